@@ -1,0 +1,1 @@
+"""Facts: everything that touches the engine, the model file or the machine."""

@@ -18,10 +18,10 @@ CellStatus = Literal["ok", "failed", "skipped"]
 CacheState = Literal["cold", "warm", "partial", "unknown"]
 """How much of the file was in the page cache before a load: cold < 5 %, warm > 95 %."""
 
-ModelKind = Literal["decoder", "encoder", "encoder-decoder", "diffusion", "vocabulary", "projector", "adapter"]
+ModelKind = Literal[
+    "decoder", "encoder", "encoder-decoder", "diffusion", "vocabulary", "projector", "adapter"
+]
 AttentionKind = Literal["full", "sliding-window", "recurrent", "hybrid"]
-
-
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,6 +138,8 @@ class Settings:
     load_mode: Literal["auto", "none", "mmap", "mlock", "mmap+mlock", "dio"]
     swa_full: bool
     """Full-size cache for sliding-window layers."""
+    repack: bool = True
+    """Let the engine lay weights out anew for this CPU's instructions (llama.cpp: `--repack`)."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -251,8 +253,11 @@ class TokenizeSample:
     """Tokenizing a text of about one cell's prompt."""
 
     prompt_tokens: int
+    """Of the cell."""
     text_bytes: int
     duration_ns: int
+    evaluated_tokens: int | None = None
+    """Tokens that came out: text and tokens do not always convert back one to one."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,135 @@
+"""The engine as a port: what the walk and the worker need of llama.cpp, and no more.
+
+`probes.llama_engine` is the real one; tests drive everything else through a scripted one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import os
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, cast
+
+from probes.clock import Clock, MonotonicClock
+from probes.errors import UnmeasurableError, UsageError
+from probes.records import EngineFacts, Resolved, Settings
+
+ENGINE_VARIABLE = "LLMPHASE_ENGINE"
+"""`module:factory` of another engine; the factory returns (engine, clock). For tests and developers."""
+
+
+class EngineError(UnmeasurableError):
+    """An engine call failed; the message ends with the engine's own last words."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class OpenTimes:
+    """Stages of opening a model, in nanoseconds."""
+
+    open_ns: int
+    tensors_ns: int
+
+
+class Engine(Protocol):
+    """One model with one context.
+
+    A *batch* is whatever the engine needs to evaluate some tokens; it is made ahead, so that
+    `run` does nothing but evaluate and wait for the end. Positions count from 0.
+    """
+
+    def facts(self) -> EngineFacts:
+        """The engine as installed."""
+        ...
+
+    def open_model(self, path: str, settings: Settings, progress: Callable[[float], None]) -> OpenTimes:
+        """Load the weights. `progress` gets the share loaded, 0 to 1. Raises EngineError."""
+        ...
+
+    def open_context(self, settings: Settings) -> None:
+        """Make the context: caches and compute buffers. Raises EngineError."""
+        ...
+
+    def resolved(self) -> Resolved:
+        """What the engine made of the settings, read back."""
+        ...
+
+    def log_warnings(self) -> tuple[str, ...]:
+        """Warnings and errors of the engine's log since the model was opened."""
+        ...
+
+    def tokenize(self, text: bytes) -> list[int]:
+        """Token ids of the text, special tokens added as the model wants them."""
+        ...
+
+    def text_of(self, tokens: Sequence[int]) -> bytes:
+        """The text that the tokens stand for."""
+        ...
+
+    def random_tokens(self, count: int, seed: int) -> list[int]:
+        """Ordinary (no control) token ids, the first one as the model begins a text."""
+        ...
+
+    def set_tokens(self, tokens: Sequence[int]) -> None:
+        """Lay the tokens ready in engine memory: batches refer to them by position."""
+        ...
+
+    def put_token(self, position: int, token: int) -> None:
+        """Replace one of the tokens laid ready."""
+        ...
+
+    def batch(self, start: int, count: int, *, logits: bool) -> Any:
+        """Positions start .. start+count-1; `logits` asks for those of the last token."""
+        ...
+
+    def run(self, batch: Any) -> None:
+        """Evaluate a batch and wait until the devices are done. Raises EngineError."""
+        ...
+
+    def clear(self) -> None:
+        """Empty the cache."""
+        ...
+
+    def save(self, position: int) -> None:
+        """Remember the cache as it stands at `position`, for `restore`."""
+        ...
+
+    def restore(self, position: int) -> None:
+        """Cut the cache back to `position`, which was the last one saved. Raises EngineError."""
+        ...
+
+    def sample(self, chain: str) -> int:
+        """Draw a token from the last logits with the `default` or the `greedy` chain."""
+        ...
+
+    def close(self) -> None:
+        """Free context and model."""
+        ...
+
+
+def create_engine(environment: dict[str, str] | None = None) -> tuple[Engine, Clock]:
+    """The engine named by LLMPHASE_ENGINE, else llama.cpp. Raises EngineError when it can not be loaded."""
+    name = (os.environ if environment is None else environment).get(ENGINE_VARIABLE)
+    if name:
+        return _load_factory(name)()
+    try:
+        from probes.llama_engine import LlamaEngine
+    except (ImportError, OSError, RuntimeError) as error:
+        raise EngineError(
+            f"the engine (llama-cpp-python) can not be loaded: {error}. Install it anew: "
+            "pip install --force-reinstall --no-cache-dir llama-cpp-python",
+            reason="no-engine",
+        ) from error
+    return LlamaEngine(), MonotonicClock()
+
+
+def _load_factory(name: str) -> Callable[[], tuple[Engine, Clock]]:
+    module_name, _, attribute = name.partition(":")
+    try:
+        factory = getattr(importlib.import_module(module_name), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise UsageError(
+            f"{ENGINE_VARIABLE}={name} names no engine ({error}). Use module:factory, or unset it.",
+            reason="no-engine",
+        ) from error
+    return cast("Callable[[], tuple[Engine, Clock]]", factory)

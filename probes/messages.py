@@ -1,0 +1,203 @@
+"""What parent and worker say to each other: one JSON object a line, each a record.
+
+Commands go to the worker's standard input, events come back on its own pipe. A line names its
+record in the key `is`; anything else is an error of the side that wrote it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any, Literal, TypeVar
+
+from probes.codec import decode, encode
+from probes.errors import LlmphaseError, UnmeasurableError
+from probes.records import (
+    CellSample,
+    DeviceMemory,
+    EngineFacts,
+    PassSample,
+    RequestSample,
+    Resolved,
+    SamplingSample,
+    Settings,
+    TokenizeSample,
+)
+
+MAX_LINE_BYTES = 64 * 1024 * 1024
+"""A longer line is refused: nothing that is said here comes near it."""
+
+
+# Commands
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class AskFacts:
+    """Report the engine as installed."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """Load a model to a usable context and lay tokens ready."""
+
+    path: str
+    settings: Settings
+    tokens: Literal["text", "random"]
+    seed: int
+    max_tokens: int
+    """Longest position that will be evaluated, plus one."""
+    warm_up: bool
+    """Settle decode (and on devices prefill) after the first touch; a load that is only timed needs none."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class RunPass:
+    """Walk once over the lengths."""
+
+    pass_index: int
+    lengths: tuple[int, ...]
+    output_tokens: int
+    time_left_ns: int
+    """No engine call is begun that would likely end later."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class RunBeside:
+    """Time what stands beside the phases: tokenizing, sampling, and one whole request."""
+
+    lengths: tuple[int, ...]
+    repetitions: int
+    request_prompt_tokens: int | None
+    """None: no whole request."""
+    request_output_tokens: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Quit:
+    """Free everything and end."""
+
+
+# Events
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """Answer to AskFacts; also sent by itself after a load."""
+
+    engine: EngineFacts
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class LoadProgress:
+    """Share of the weights loaded, 0 to 1."""
+
+    share: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """The load is done."""
+
+    open_ns: int
+    tensors_ns: int
+    context_ns: int
+    first_touch_ns: int
+    started_ns: int
+    disk_read_bytes: int | None
+    resolved: Resolved
+    engine_warnings: tuple[str, ...]
+    peak_memory_bytes: int | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class StepBegins:
+    """A timed call is about to begin; sent twice a second at the most."""
+
+    phase: str
+    prompt_tokens: int
+    position_tokens: int
+    tokens_per_s: float | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class CellMeasured:
+    """One length of the pass is done."""
+
+    prompt_tokens: int
+    sample: CellSample
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class PassDone:
+    """The pass is over; `not_reached` did not fit into the time left."""
+
+    sample: PassSample
+    not_reached: tuple[int, ...]
+    peak_memory_bytes: int | None
+    device_memory: tuple[DeviceMemory, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class BesideDone:
+    """Answer to RunBeside."""
+
+    tokenize: tuple[TokenizeSample, ...]
+    sampling: tuple[SamplingSample, ...]
+    requests: tuple[RequestSample, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Failed:
+    """The command failed in a way that the worker survived."""
+
+    reason: str
+    message: str
+
+
+Command = AskFacts | Load | RunPass | RunBeside | Quit
+Event = Facts | LoadProgress | Loaded | StepBegins | CellMeasured | PassDone | BesideDone | Failed
+
+COMMANDS: tuple[type[Any], ...] = (AskFacts, Load, RunPass, RunBeside, Quit)
+EVENTS: tuple[type[Any], ...] = (
+    Facts,
+    LoadProgress,
+    Loaded,
+    StepBegins,
+    CellMeasured,
+    PassDone,
+    BesideDone,
+    Failed,
+)
+
+M = TypeVar("M")
+
+
+class ProtocolError(UnmeasurableError):
+    """The other side wrote something that is no message."""
+
+
+def to_line(message: Command | Event) -> bytes:
+    """One line of JSON in ASCII, newline included."""
+    return json.dumps({"is": type(message).__name__} | encode(message)).encode("ascii") + b"\n"
+
+
+def command_from_line(line: bytes) -> Command:
+    """Raises ProtocolError."""
+    return _from_line(line, COMMANDS)  # type: ignore[no-any-return]
+
+
+def event_from_line(line: bytes) -> Event:
+    """Raises ProtocolError."""
+    return _from_line(line, EVENTS)  # type: ignore[no-any-return]
+
+
+def _from_line(line: bytes, kinds: tuple[type[Any], ...]) -> Any:
+    if len(line) > MAX_LINE_BYTES:
+        raise ProtocolError("a message is too long", reason="protocol")
+    try:
+        value = json.loads(line)
+        kind = next(kind for kind in kinds if kind.__name__ == value["is"])
+        return decode(kind, value)
+    except (ValueError, KeyError, TypeError, StopIteration, RecursionError, LlmphaseError) as error:
+        shown = line[:80].decode("ascii", "replace").strip()
+        raise ProtocolError(f"not a message: {shown!r} ({error})", reason="protocol") from error

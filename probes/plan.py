@@ -1,0 +1,216 @@
+"""From what was asked to what will be measured: pure.
+
+Every option that was not given gets its default here, and its name is kept, so that a report can say
+which settings nobody chose.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Literal, TypeVar
+
+from probes.errors import UsageError
+from probes.records import ModelFacts, Options, Settings
+
+MAX_LENGTHS = 256
+MAX_TOKENS = 16 * 1024 * 1024
+"""Longer than any context that a model offers: a larger number is a slip of the finger."""
+_CONTEXT_STEP = 256
+"""The engine rounds its cache up to this many cells."""
+
+Like = Literal["llama-bench"]
+T = TypeVar("T")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What the user gave; None where nothing was given."""
+
+    prompt_tokens: tuple[int, ...] | None = None
+    output_tokens: int | None = None
+    threads: int | None = None
+    threads_batch: int | None = None
+    n_batch: int | None = None
+    n_ubatch: int | None = None
+    n_ctx: int | None = None
+    flash_attn: Literal["on", "off", "auto"] | None = None
+    type_k: str | None = None
+    type_v: str | None = None
+    n_gpu_layers: int | Literal["auto"] | None = None
+    """-1: all."""
+    load_mode: Literal["auto", "none", "mmap", "mlock", "mmap+mlock", "dio"] | None = None
+    repack: bool | None = None
+    repetitions: int | None = None
+    precision: float | None = None
+    budget_ns: int | None = None
+    tokens: Literal["text", "random"] | None = None
+    seed: int | None = None
+    cold: bool = False
+    like: Like | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedGroup:
+    """One model with one set of settings: one load serves all its lengths."""
+
+    model: ModelFacts
+    settings: Settings
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """All that will be measured, in order."""
+
+    groups: tuple[PlannedGroup, ...]
+    options: Options
+    warnings: tuple[str, ...]
+
+
+_DEFAULTS = Asked(
+    prompt_tokens=(0, 128, 512, 2048),
+    output_tokens=32,
+    n_batch=2048,
+    n_ubatch=512,
+    flash_attn="auto",
+    type_k="f16",
+    type_v="f16",
+    n_gpu_layers="auto",
+    load_mode="auto",
+    repack=True,
+    precision=0.03,
+    budget_ns=120 * 10**9,
+    tokens="text",
+    seed=0,
+)
+
+_DEFAULTS_LIKE: dict[Like, Asked] = {
+    # tools/llama-bench/llama-bench.cpp, cmd_params_defaults
+    "llama-bench": dataclasses.replace(
+        _DEFAULTS, prompt_tokens=(0, 512), output_tokens=128, tokens="random", repetitions=5
+    ),
+}
+
+
+def build_plan(models: Sequence[ModelFacts], asked: Asked, default_threads: int) -> Plan:
+    """Fill in defaults, check what belongs together, and group the cells by load.
+
+    Raises UsageError naming the option to change.
+    """
+    if not models:
+        raise UsageError("no model to measure", reason="no-model")
+    full, defaulted = _fill(asked, default_threads)
+    lengths = _checked_lengths(full)
+    output_tokens = _checked("--output-tokens", full.output_tokens, 1, MAX_TOKENS)
+    _check_together(full)
+    n_ctx = _context(full.n_ctx, max(lengths) + output_tokens)
+    settings = _settings(full, n_ctx)
+    options = Options(
+        prompt_tokens=lengths,
+        output_tokens=output_tokens,
+        repetitions=full.repetitions,
+        precision=_given(full.precision),
+        budget_ns=_given(full.budget_ns),
+        tokens=_given(full.tokens),
+        seed=_given(full.seed),
+        cold=full.cold,
+        defaulted=defaulted,
+    )
+    return Plan(
+        groups=tuple(PlannedGroup(model=model, settings=settings) for model in models),
+        options=options,
+        warnings=tuple(_warnings(models, max(lengths) + output_tokens)),
+    )
+
+
+def _fill(asked: Asked, default_threads: int) -> tuple[Asked, tuple[str, ...]]:
+    defaults = _DEFAULTS_LIKE[asked.like] if asked.like else _DEFAULTS
+    threads = asked.threads if asked.threads is not None else default_threads
+    defaults = dataclasses.replace(defaults, threads=threads, threads_batch=threads)
+    missing = [
+        field.name
+        for field in dataclasses.fields(Asked)
+        if getattr(asked, field.name) is None and getattr(defaults, field.name) is not None
+    ]
+    full = dataclasses.replace(asked, **{name: getattr(defaults, name) for name in missing})
+    context = ["n_ctx"] if asked.n_ctx is None else []
+    return full, tuple(missing + context)
+
+
+def _checked_lengths(full: Asked) -> tuple[int, ...]:
+    lengths = tuple(sorted(set(full.prompt_tokens or ())))
+    if not lengths:
+        raise UsageError("--prompt-tokens: give at least one length, for example 0,128,512", reason="lengths")
+    if len(lengths) > MAX_LENGTHS:
+        raise UsageError(
+            f"--prompt-tokens: {len(lengths)} lengths are too many; give {MAX_LENGTHS} at the most",
+            reason="lengths",
+        )
+    for length in lengths:
+        _checked("--prompt-tokens", length, 0, MAX_TOKENS)
+    return lengths
+
+
+def _checked(option: str, value: int | None, low: int, high: int) -> int:
+    if value is None or not low <= value <= high:
+        raise UsageError(f"{option}: {value} is not between {low} and {high:,}", reason="range")
+    return value
+
+
+def _check_together(full: Asked) -> None:
+    for option, value in (("--threads", full.threads), ("--threads-batch", full.threads_batch)):
+        _checked(option, value, 1, 512)
+    _checked("--batch", full.n_batch, 1, MAX_TOKENS)
+    _checked("--ubatch", full.n_ubatch, 1, MAX_TOKENS)
+    if full.repetitions is not None:
+        _checked("--repetitions", full.repetitions, 1, 1000)
+    if full.type_v not in ("f16", "f32", "bf16") and full.flash_attn == "off":
+        raise UsageError(
+            f"--type-v {full.type_v} needs flash attention: leave --flash-attn at auto or on, or use f16",
+            reason="type-v",
+        )
+
+
+def _context(asked: int | None, needed: int) -> int:
+    if asked is None:
+        return -(-needed // _CONTEXT_STEP) * _CONTEXT_STEP
+    if asked < needed:
+        raise UsageError(
+            f"--ctx {asked:,} is too small: the longest prompt and its output need {needed:,} tokens; "
+            f"give --ctx {needed} or shorter lengths",
+            reason="context",
+        )
+    return _checked("--ctx", asked, 1, 2 * MAX_TOKENS)
+
+
+def _settings(full: Asked, n_ctx: int) -> Settings:
+    layers = full.n_gpu_layers
+    return Settings(
+        n_gpu_layers=layers if isinstance(layers, int) else None,
+        n_ctx=n_ctx,
+        n_batch=_given(full.n_batch),
+        n_ubatch=_given(full.n_ubatch),
+        threads=_given(full.threads),
+        threads_batch=_given(full.threads_batch),
+        flash_attn=_given(full.flash_attn),
+        type_k=_given(full.type_k),
+        type_v=_given(full.type_v),
+        load_mode=_given(full.load_mode),
+        swa_full=False,
+        repack=_given(full.repack),
+    )
+
+
+def _warnings(models: Sequence[ModelFacts], needed: int) -> list[str]:
+    return [
+        f"{model.name}: {needed:,} tokens are more than the {model.n_ctx_train:,} it was trained for; "
+        "speed is measured truly, answers there may be poor"
+        for model in models
+        if model.n_ctx_train is not None and needed > model.n_ctx_train
+    ]
+
+
+def _given(value: T | None) -> T:
+    """A default has filled it in; asserted for the type checker."""
+    assert value is not None
+    return value

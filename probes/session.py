@@ -1,0 +1,133 @@
+"""The parent of a measurement: groups in turn, the budget, the run as it grows.
+
+Nothing here touches the engine: workers do, so that the engine may crash, hang or eat all memory
+without taking finished results along.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Sequence
+from datetime import datetime, timezone
+
+from probes.errors import LlmphaseError, UnmeasurableError
+from probes.group_session import Doing, GroupSession, Policy
+from probes.messages import AskFacts, Facts, Failed
+from probes.plan import Plan
+from probes.records import SCHEMA_VERSION, Disturbance, EngineFacts, MachineFacts, Run
+from probes.run_files import new_run_id
+from probes.worker_process import WorkerProcess
+
+_FACTS_TIMEOUT_S = 60.0
+
+
+class Session:
+    """One measurement. `save` is called with the run as it stands, after each newly measured cell and at
+    the end; `show` hears what is being measured."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        machine: MachineFacts,
+        policy: Policy,
+        save: Callable[[Run], None],
+        show: Callable[[Doing], None],
+        version: str,
+        together: bool = False,
+    ) -> None:
+        self._plan = plan
+        self._save = save
+        self._show = show
+        self._together = together
+        self._started_ns = time.perf_counter_ns()
+        self._disturbances: list[Disturbance] = []
+        self._engine: EngineFacts | None = None
+        self._sessions = [GroupSession(group, plan.options, policy, self) for group in plan.groups]
+        now = datetime.now(timezone.utc)
+        self._blank = Run(
+            schema_version=SCHEMA_VERSION,
+            run_id=new_run_id(now),
+            started_at=f"{now:%Y-%m-%dT%H:%M:%SZ}",
+            llmphase_version=version,
+            finished=False,
+            options=plan.options,
+            machine=machine,
+            engine=None,
+            groups=(),
+            disturbances=(),
+            wall_ns=0,
+            warnings=plan.warnings,
+        )
+
+    def measure(self) -> Run:
+        """Measure everything. On KeyboardInterrupt the run comes back with `finished` False, workers
+        ended and what was measured saved."""
+        finished = False
+        try:
+            self._measure_groups()
+            finished = True
+        except KeyboardInterrupt:
+            for session in self._sessions:
+                session.abort()
+        run = self._run(finished=finished)
+        self._save(run)
+        return run
+
+    def _measure_groups(self) -> None:
+        end_ns = self._started_ns + self._plan.options.budget_ns
+        batches = [self._sessions] if self._together else [[session] for session in self._sessions]
+        for index, batch in enumerate(batches):
+            now_ns = time.perf_counter_ns()
+            share_ns = (end_ns - now_ns) // (len(batches) - index)
+            self._measure_batch(batch, now_ns + share_ns)
+
+    def _measure_batch(self, batch: Sequence[GroupSession], end_ns: int) -> None:
+        """Groups of one batch take turns, so that a drift of the machine meets them all alike."""
+        for session in batch:
+            session.start(end_ns)
+        active = list(batch)
+        while active:
+            active = [session for session in active if session.step(end_ns)]
+        for session in batch:
+            session.finish(end_ns)
+
+    def _run(self, *, finished: bool) -> Run:
+        return dataclasses.replace(
+            self._blank,
+            finished=finished,
+            engine=self._engine,
+            groups=tuple(session.result() for session in self._sessions),
+            disturbances=tuple(self._disturbances),
+            wall_ns=time.perf_counter_ns() - self._started_ns,
+        )
+
+    # Watch
+
+    def doing(self, doing: Doing) -> None:
+        """See Watch."""
+        self._show(doing)
+
+    def disturbed(self, disturbance: Disturbance) -> None:
+        """See Watch."""
+        self._disturbances.append(disturbance)
+
+    def engine(self, facts: EngineFacts) -> None:
+        """See Watch."""
+        self._engine = facts
+
+    def changed(self) -> None:
+        """See Watch."""
+        self._save(self._run(finished=False))
+
+
+def read_engine_facts() -> EngineFacts:
+    """The engine as installed, asked of a worker process: loading it may crash. Raises LlmphaseError."""
+    with WorkerProcess() as worker:
+        worker.send(AskFacts())
+        event = worker.receive(_FACTS_TIMEOUT_S)
+    if isinstance(event, Facts):
+        return event.engine
+    if isinstance(event, Failed):
+        raise LlmphaseError(event.message, reason=event.reason)
+    raise UnmeasurableError(f"the engine did not answer within {_FACTS_TIMEOUT_S:.0f} s", reason="no-engine")

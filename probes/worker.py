@@ -1,0 +1,363 @@
+"""The child process: one load group, one command after the other, events on its own pipe.
+
+The engine may write to standard output, crash or hang: none of that reaches the parent's output or
+the parent itself. The worker ends when its standard input closes, so it never outlives the parent.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from typing import BinaryIO
+
+from probes.clock import Clock
+from probes.engine import Engine, create_engine
+from probes.errors import LlmphaseError, UnmeasurableError
+from probes.messages import (
+    AskFacts,
+    BesideDone,
+    CellMeasured,
+    Command,
+    Event,
+    Facts,
+    Failed,
+    Load,
+    Loaded,
+    LoadProgress,
+    PassDone,
+    Quit,
+    RunBeside,
+    RunPass,
+    StepBegins,
+    command_from_line,
+    to_line,
+)
+from probes.page_cache import process_read_bytes
+from probes.prompt_text import prompt_text
+from probes.records import (
+    CellSample,
+    DeviceMemory,
+    EngineFacts,
+    RequestSample,
+    Resolved,
+    SamplingSample,
+    Settings,
+    TokenizeSample,
+)
+from probes.walk import PassPlan, Step, Walk, time_steps
+
+_SPACING_NS = 500_000_000
+"""Between two events that only serve a display."""
+_SETTLED = 0.05
+"""Two successive warm-up calls agree when they differ by no more than this share."""
+_MAX_WARM_UP = 8
+
+
+class Worker:
+    """Carries out commands on one engine."""
+
+    def __init__(self, engine: Engine, clock: Clock, emit: Callable[[Event], None]) -> None:
+        self._engine = engine
+        self._clock = clock
+        self._emit = emit
+        self._last_shown_ns = -_SPACING_NS
+        self._walk = Walk(engine, clock, self._on_step, self._on_cell)
+        self._tokens: list[int] = []
+        self._settings: Settings | None = None
+        self._resolved: Resolved | None = None
+
+    def carry_out(self, command: Command) -> None:
+        """Carry out one command and emit its events. Raises LlmphaseError."""
+        if isinstance(command, AskFacts):
+            self._emit(Facts(engine=self._engine.facts()))
+        elif isinstance(command, Load):
+            self._load(command)
+        elif isinstance(command, RunPass):
+            self._pass(command)
+        elif isinstance(command, RunBeside):
+            self._beside(command)
+        else:
+            self._engine.close()
+
+    def _load(self, command: Load) -> None:
+        engine, now_ns = self._engine, self._clock.now_ns
+        read_before = process_read_bytes()
+        started_ns = now_ns()
+        opened = engine.open_model(command.path, command.settings, self._on_load_progress)
+        before_context_ns = now_ns()
+        engine.open_context(command.settings)
+        context_ns = now_ns() - before_context_ns
+        self._settings = command.settings
+        self._tokens = self._make_tokens(command)
+        engine.set_tokens(self._tokens)
+        first_touch_ns = self._timed(0, 1)
+        read_after = process_read_bytes()
+        self._resolved = engine.resolved()
+        if command.warm_up:
+            self._warm_up(self._resolved)
+        self._emit(Facts(engine=engine.facts()))
+        self._emit(
+            Loaded(
+                open_ns=opened.open_ns,
+                tensors_ns=opened.tensors_ns,
+                context_ns=context_ns,
+                first_touch_ns=first_touch_ns,
+                started_ns=started_ns,
+                disk_read_bytes=_difference(read_before, read_after),
+                resolved=self._resolved,
+                engine_warnings=engine.log_warnings(),
+                peak_memory_bytes=_peak_memory_bytes(),
+            )
+        )
+
+    def _make_tokens(self, command: Load) -> list[int]:
+        if command.tokens == "random":
+            return self._engine.random_tokens(command.max_tokens, command.seed)
+        n_bytes = 6 * command.max_tokens
+        while True:
+            tokens = self._engine.tokenize(prompt_text(command.seed, n_bytes))
+            if len(tokens) >= command.max_tokens:
+                return tokens[: command.max_tokens]
+            n_bytes *= 2
+
+    def _timed(self, start: int, count: int) -> int:
+        """Evaluate on an empty cache; nanoseconds."""
+        batch = self._engine.batch(start, count, logits=True)
+        return time_steps(self._engine.run, self._clock.now_ns, [batch])[0]
+
+    def _warm_up(self, resolved: Resolved) -> None:
+        """Each phase at its own shape until it settles. On the CPU the first pass is itself the warm-up of
+        prefill (it is labelled): a whole chunk of a large model can take minutes there."""
+        self._walk.expect("decode", self._settle(lambda position: self._timed(position, 1)))
+        if resolved.backend != "CPU":
+            chunk = min(resolved.chunk_tokens, len(self._tokens))
+            self._settle(lambda _position: self._prefill_once(chunk))
+        self._engine.clear()
+
+    def _prefill_once(self, count: int) -> int:
+        self._engine.clear()
+        return self._timed(0, count)
+
+    def _settle(self, run_once: Callable[[int], int]) -> int:
+        self._engine.clear()
+        last_ns = 0
+        for position in range(min(_MAX_WARM_UP, len(self._tokens))):
+            took_ns = run_once(position)
+            if abs(took_ns - last_ns) <= _SETTLED * took_ns:
+                return took_ns
+            last_ns = took_ns
+        return last_ns
+
+    def _pass(self, command: RunPass) -> None:
+        resolved = self._loaded()
+        outcome = self._walk.run_pass(
+            PassPlan(
+                pass_index=command.pass_index,
+                lengths=command.lengths,
+                output_tokens=command.output_tokens,
+                chunk_tokens=resolved.chunk_tokens,
+                deadline_ns=self._clock.now_ns() + command.time_left_ns,
+            )
+        )
+        self._emit(
+            PassDone(
+                sample=outcome.sample,
+                not_reached=outcome.not_reached,
+                peak_memory_bytes=_peak_memory_bytes(),
+                device_memory=_device_memory(self._engine.facts()),
+            )
+        )
+
+    def _loaded(self) -> Resolved:
+        if self._resolved is None:
+            raise UnmeasurableError("no model is loaded", reason="protocol")
+        return self._resolved
+
+    def _beside(self, command: RunBeside) -> None:
+        self._loaded()
+        tokenize = [
+            self._tokenize(length) for length in command.lengths for _ in range(command.repetitions) if length
+        ]
+        sampling = self._sample(command.repetitions)
+        requests: list[RequestSample] = []
+        if command.request_prompt_tokens is not None:
+            requests.append(self._request(command.request_prompt_tokens, command.request_output_tokens))
+        self._emit(BesideDone(tokenize=tuple(tokenize), sampling=tuple(sampling), requests=tuple(requests)))
+
+    def _tokenize(self, length: int) -> TokenizeSample:
+        text = self._engine.text_of(self._tokens[:length])
+        before_ns = self._clock.now_ns()
+        tokens = self._engine.tokenize(text)
+        took_ns = self._clock.now_ns() - before_ns
+        return TokenizeSample(
+            prompt_tokens=length, evaluated_tokens=len(tokens), text_bytes=len(text), duration_ns=took_ns
+        )
+
+    def _sample(self, repetitions: int) -> list[SamplingSample]:
+        """Each draw from fresh logits: the engine sorts and cuts them anew for each token. The first draw
+        of a chain is not kept, it makes the chain."""
+        engine, now_ns = self._engine, self._clock.now_ns
+        samples: list[SamplingSample] = []
+        engine.clear()
+        engine.run(engine.batch(0, 1, logits=True))
+        for chain in ("default", "greedy"):
+            engine.sample(chain)
+            for _ in range(8 * repetitions):
+                before_ns = now_ns()
+                engine.sample(chain)
+                took_ns = now_ns() - before_ns
+                samples.append(
+                    SamplingSample(chain="default" if chain == "default" else "greedy", duration_ns=took_ns)
+                )
+        return samples
+
+    def _request(self, prompt_tokens: int, output_tokens: int) -> RequestSample:
+        """One request as a runtime serves it: text in, sampled tokens out, batches of n_batch."""
+        engine, now_ns = self._engine, self._clock.now_ns
+        text = engine.text_of(self._tokens[:prompt_tokens])
+        engine.clear()
+        begin_ns = now_ns()
+        tokens = engine.tokenize(text)
+        tokenized_ns = now_ns()
+        engine.set_tokens(tokens + [0] * output_tokens)
+        prefill_ns = self._prefill_in_batches(len(tokens))
+        before_ns = now_ns()
+        token = engine.sample("default")
+        first_ns = now_ns()
+        sampling_ns = first_ns - before_ns
+        decode_ns = 0
+        for position in range(len(tokens), len(tokens) + output_tokens - 1):
+            engine.put_token(position, token)
+            batch = engine.batch(position, 1, logits=True)
+            before_ns = now_ns()
+            engine.run(batch)
+            between_ns = now_ns()
+            token = engine.sample("default")
+            after_ns = now_ns()
+            decode_ns += between_ns - before_ns
+            sampling_ns += after_ns - between_ns
+        end_ns = now_ns()
+        engine.set_tokens(self._tokens)
+        return RequestSample(
+            prompt_tokens=len(tokens),
+            output_tokens=output_tokens,
+            tokenize_ns=tokenized_ns - begin_ns,
+            prefill_ns=prefill_ns,
+            decode_ns=decode_ns,
+            sampling_ns=sampling_ns,
+            ttft_ns=first_ns - begin_ns,
+            wall_ns=end_ns - begin_ns,
+        )
+
+    def _prefill_in_batches(self, count: int) -> int:
+        assert self._settings is not None
+        total_ns = 0
+        for start in range(0, count, self._settings.n_batch):
+            size = min(self._settings.n_batch, count - start)
+            batch = self._engine.batch(start, size, logits=start + size == count)
+            total_ns += time_steps(self._engine.run, self._clock.now_ns, [batch])[0]
+        return total_ns
+
+    def _on_load_progress(self, share: float) -> None:
+        if self._may_show():
+            self._emit(LoadProgress(share=share))
+
+    def _on_step(self, step: Step) -> None:
+        if self._may_show():
+            self._emit(
+                StepBegins(
+                    phase=step.phase,
+                    prompt_tokens=step.prompt_tokens,
+                    position_tokens=step.position_tokens,
+                    tokens_per_s=step.tokens_per_s,
+                )
+            )
+
+    def _may_show(self) -> bool:
+        now_ns = self._clock.now_ns()
+        if now_ns - self._last_shown_ns < _SPACING_NS:
+            return False
+        self._last_shown_ns = now_ns
+        return True
+
+    def _on_cell(self, length: int, sample: CellSample) -> None:
+        self._emit(CellMeasured(prompt_tokens=length, sample=sample))
+
+
+def _difference(before: int | None, after: int | None) -> int | None:
+    return None if before is None or after is None else after - before
+
+
+def _peak_memory_bytes() -> int | None:
+    """Peak resident memory of this process; None where the system does not tell (Windows)."""
+    try:
+        import resource
+    except ImportError:
+        return None
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+def _device_memory(facts: EngineFacts) -> tuple[DeviceMemory, ...]:
+    return tuple(
+        DeviceMemory(
+            device=device.name,
+            used_bytes=device.memory_total_bytes - device.memory_free_bytes,
+            total_bytes=device.memory_total_bytes,
+        )
+        for device in facts.devices
+        if device.kind != "cpu" and device.memory_total_bytes and device.memory_free_bytes is not None
+    )
+
+
+def _own_pipe() -> BinaryIO:
+    """The parent's pipe, taken away from standard output, which from here on is standard error: whatever
+    the engine prints can not mix with messages."""
+    pipe = os.fdopen(os.dup(1), "wb", buffering=0)
+    os.dup2(2, 1)
+    return pipe
+
+
+def _read_commands(commands: queue.SimpleQueue[bytes]) -> None:
+    for line in sys.stdin.buffer:
+        commands.put(line)
+    os._exit(0)  # the parent has gone: nobody waits for this measurement any more
+
+
+def serve(emit: Callable[[Event], None], next_line: Callable[[], bytes]) -> None:
+    """Carry out commands until Quit. An error that can be told becomes a Failed event."""
+    try:
+        worker = Worker(*create_engine(), emit)
+    except LlmphaseError as error:
+        emit(Failed(reason=error.reason, message=str(error)))
+        return
+    while True:
+        command = command_from_line(next_line())
+        try:
+            worker.carry_out(command)
+        except LlmphaseError as error:
+            emit(Failed(reason=error.reason, message=str(error)))
+        except MemoryError:
+            emit(Failed(reason="memory", message="out of memory in the measuring process"))
+        if isinstance(command, Quit):
+            return
+
+
+def main(_arguments: Sequence[str] = ()) -> None:
+    """Entry of the child process."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what an interruption means
+    pipe = _own_pipe()
+    commands: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+    threading.Thread(target=_read_commands, args=(commands,), daemon=True).start()
+    serve(lambda event: _write(pipe, event), commands.get)
+    os._exit(0)  # engine libraries may crash while the interpreter takes itself apart
+
+
+def _write(pipe: BinaryIO, event: Event) -> None:
+    data = memoryview(to_line(event))
+    while data:
+        data = data[pipe.write(data) or 0 :]

@@ -1,0 +1,148 @@
+"""The parent's end of one worker: start, send, receive, end."""
+
+from __future__ import annotations
+
+import json
+import queue
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from typing import IO
+
+from probes.errors import UnmeasurableError
+from probes.messages import MAX_LINE_BYTES, Command, Event, ProtocolError, Quit, event_from_line, to_line
+
+_BOOTSTRAP = (
+    "import sys; sys.path[:] = [p for p in sys.path if p]; import json; "
+    "sys.path[:] = json.loads(sys.argv[1]); from probes.worker import main; main()"
+)
+"""The child sees exactly the parent's import path, and never modules of the folder it is started in."""
+
+_LAST_WORDS_BYTES = 4096
+_END_S = 5.0
+
+
+class WorkerCrash(UnmeasurableError):
+    """The worker ended without being asked to."""
+
+    def __init__(self, message: str, *, signal_name: str | None) -> None:
+        super().__init__(message, reason="crash")
+        self.signal_name = signal_name
+
+
+class WorkerProcess:
+    """One child process running `probes.worker`. Use as a context manager: leaving it ends the child."""
+
+    def __init__(self) -> None:
+        self._errors: IO[bytes] = tempfile.TemporaryFile()
+        path = json.dumps([entry for entry in sys.path if entry])
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", _BOOTSTRAP, path],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+        )
+        self._events: queue.Queue[Event | ProtocolError | None] = queue.Queue()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    @property
+    def pid(self) -> int:
+        """Process id of the child."""
+        return self._process.pid
+
+    def __enter__(self) -> WorkerProcess:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+    def send(self, command: Command) -> None:
+        """Give a command. Raises WorkerCrash when the child has gone."""
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(to_line(command))
+            self._process.stdin.flush()
+        except OSError as error:
+            raise self._crash() from error
+
+    def receive(self, timeout_s: float) -> Event | None:
+        """The next event, or None when none came in time. Raises WorkerCrash or ProtocolError."""
+        try:
+            event = self._events.get(timeout=timeout_s)
+        except queue.Empty:
+            return None
+        if event is None:
+            raise self._crash()
+        if isinstance(event, ProtocolError):
+            raise event
+        return event
+
+    def end(self) -> None:
+        """Ask the child to end, then make it end."""
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(to_line(Quit()))
+            self._process.stdin.close()
+        except OSError:
+            pass  # it has gone already, which is what is wanted
+        try:
+            self._process.wait(_END_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+        self._reader.join(_END_S)
+        self._errors.close()
+
+    def kill(self) -> None:
+        """End the child at once."""
+        self._process.kill()
+        self._process.wait()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        while line := self._process.stdout.readline(MAX_LINE_BYTES + 1):
+            try:
+                self._events.put(event_from_line(line))
+            except ProtocolError as error:
+                self._events.put(error)
+                break
+        self._events.put(None)
+
+    def _crash(self) -> WorkerCrash:
+        try:
+            code = self._process.wait(_END_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            code = self._process.returncode
+        name = _signal_name(-code) if code < 0 else None
+        how = f"was ended by {name}" if name else f"ended with code {code}"
+        words = self._last_words()
+        return WorkerCrash(
+            f"the measuring process {how}{_hint(name)}" + (f"; its last words: {words}" if words else ""),
+            signal_name=name,
+        )
+
+    def _last_words(self) -> str:
+        if self._errors.closed:
+            return ""
+        size = self._errors.seek(0, 2)
+        self._errors.seek(max(0, size - _LAST_WORDS_BYTES))
+        lines = self._errors.read().decode("utf-8", "replace").strip().splitlines()
+        return lines[-1][:300] if lines else ""
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _hint(signal_name: str | None) -> str:
+    if signal_name == "SIGKILL":
+        return " (killed from outside: most often the system ran out of memory)"
+    if signal_name in ("SIGSEGV", "SIGILL", "SIGBUS", "SIGABRT", "SIGFPE"):
+        return " (the engine crashed)"
+    return ""

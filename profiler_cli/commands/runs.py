@@ -1,0 +1,112 @@
+"""`llmphase runs`: the saved runs, newest first."""
+
+from __future__ import annotations
+
+import enum
+import sys
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from probes.run_files import RunSummary, UnreadableRun
+
+SCHEMA_VERSION = 1
+_COLUMNS = ("run", "started", "model", "quantization", "ok", "failed", "skipped", "finished")
+_FIELDS = (
+    *("run_id", "path", "started_at", "finished", "model_names", "quantizations"),
+    *("cells_ok", "cells_failed", "cells_skipped", "problem"),
+)
+
+
+class RunsFormat(str, enum.Enum):
+    """How the list is written."""
+
+    TERMINAL = "terminal"
+    JSON = "json"
+    CSV = "csv"
+
+
+def runs(
+    form: Annotated[
+        RunsFormat, typer.Option("--format", help="terminal, json or csv.")
+    ] = RunsFormat.TERMINAL,
+    limit: Annotated[
+        int | None, typer.Option("--limit", "-n", min=1, help="Show the newest N only.", metavar="N")
+    ] = None,
+) -> None:
+    """List the saved runs, newest first.
+
+    The first column is what `llmphase report` takes as RUN.
+    """
+    from probes.run_files import RunStore
+
+    store = RunStore()
+    found = store.list_runs(limit)
+    if form is RunsFormat.JSON:
+        _write_json(found)
+    elif form is RunsFormat.CSV:
+        _write_csv(found)
+    elif found:
+        _write_table(found)
+    else:
+        typer.echo(f"No run is saved yet in {store.folder}: `llmphase profile MODEL` makes one.", err=True)
+
+
+def _record(run: RunSummary | UnreadableRun) -> dict[str, object]:
+    """One run as a flat row; what is not known is None."""
+    models = getattr(run, "models", None)
+    known = {
+        "model_names": None if models is None else [model.name for model in models],
+        "quantizations": None if models is None else [model.quantization for model in models],
+    }
+    return {field: known[field] if field in known else getattr(run, field, None) for field in _FIELDS}
+
+
+def _write_json(found: Iterable[RunSummary | UnreadableRun]) -> None:
+    import json
+
+    document = {"schema_version": SCHEMA_VERSION, "runs": [_record(run) for run in found]}
+    typer.echo(json.dumps(document, indent=2))
+
+
+def _write_csv(found: Iterable[RunSummary | UnreadableRun]) -> None:
+    import csv
+
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow(_FIELDS)
+    for run in found:
+        writer.writerow(_csv_cell(value) for value in _record(run).values())
+
+
+def _csv_cell(value: object) -> object:
+    from reports.text import csv_safe
+
+    if isinstance(value, list):
+        return csv_safe("; ".join(map(str, value)))
+    return csv_safe(value) if isinstance(value, str) else value
+
+
+def _write_table(found: Sequence[RunSummary | UnreadableRun]) -> None:
+    from probes.run_files import UnreadableRun
+    from profiler_cli.tables import aligned, shown
+
+    rows = [_cells(run) for run in found if not isinstance(run, UnreadableRun)]
+    if rows:
+        typer.echo(aligned([_COLUMNS, *rows]))
+    for run in found:
+        if isinstance(run, UnreadableRun):
+            typer.echo(shown(f"{run.run_id}  can not be read: {run.problem}"))
+
+
+def _cells(run: RunSummary) -> tuple[str, ...]:
+    from profiler_cli.tables import shown
+
+    return (
+        *(run.run_id, shown(run.started_at, limit=20)),
+        shown(", ".join(model.name for model in run.models) or "none", limit=40),
+        shown(", ".join(dict.fromkeys(model.quantization for model in run.models)) or "none", limit=24),
+        *(str(run.cells_ok), str(run.cells_failed), str(run.cells_skipped)),
+        "yes" if run.finished else "no",
+    )

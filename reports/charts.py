@@ -1,0 +1,220 @@
+"""The only module that draws: two line charts by plotext and one bar by hand, as plain text without colour
+codes.
+
+plotext 5 and 6 share a name and hardly a function; `_frame_5` and `_frame_6` are all that knows the
+difference.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+
+from reports import units
+from reports.text import to_ascii
+
+HEIGHT = 14
+"""Lines of a chart: frame, ticks and axis label in it, the title not."""
+MIN_WIDTH = 40
+_TICK_GAP = 7
+"""Columns that a tick label of the x axis needs."""
+_Y_STEPS = 4
+
+_FILLS = "█▒░▓"
+_MARK, _PREDICTED_MARK = "●", "○"
+_ASCII_MARK, _ASCII_PREDICTED_MARK = "o", "?"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """One figure over a length."""
+
+    tokens: int
+    value: float
+    """Seconds or tokens per second, as the chart says."""
+    predicted: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """One part of a wait."""
+
+    name: str
+    seconds: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ChartData:
+    """What a model's charts show; empty where it was not measured."""
+
+    ttft: tuple[Point, ...] = ()
+    """Seconds to the first token by prompt length."""
+    decode: tuple[Point, ...] = ()
+    """Tokens per second by depth."""
+    wait: tuple[Share, ...] = ()
+    """One request's wait: load, prefill, decode."""
+    wait_title: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class _Frame:
+    """A chart in numbers, ready for either plotext."""
+
+    x: list[float]
+    y: list[float]
+    predicted: list[bool]
+    x_label: str
+    x_ticks: list[float]
+    x_tick_labels: list[str]
+    y_ticks: list[float]
+    y_tick_labels: list[str]
+    width: int
+    unicode: bool
+
+    def marks(self) -> tuple[str, str]:
+        """Signs of a measured and of a predicted point."""
+        return (_MARK, _PREDICTED_MARK) if self.unicode else (_ASCII_MARK, _ASCII_PREDICTED_MARK)
+
+    def split(self, predicted: bool) -> tuple[list[float], list[float]]:
+        """The points of one kind."""
+        kept = [i for i, flag in enumerate(self.predicted) if flag is predicted]
+        return [self.x[i] for i in kept], [self.y[i] for i in kept]
+
+
+def ttft_chart(points: Sequence[Point], *, width: int, unicode: bool) -> str | None:
+    """Time to first token against prompt length; None with fewer than two points, for a line needs two."""
+    top = max((point.value for point in points), default=0.0)
+    scale, unit = (1.0, "s") if top >= 1 else (1e-3, "ms")
+    scaled = [dataclasses.replace(point, value=point.value / scale) for point in points]
+    return _chart(scaled, f"Time to first token [{unit}]", "prompt length [tokens]", width, unicode)
+
+
+def decode_chart(points: Sequence[Point], *, width: int, unicode: bool) -> str | None:
+    """Decode rate against depth; None with fewer than two points."""
+    return _chart(points, "Decode rate [tokens/s]", "depth: tokens already in the cache", width, unicode)
+
+
+def _chart(points: Sequence[Point], title: str, x_label: str, width: int, unicode: bool) -> str | None:
+    if len({point.tokens for point in points}) < 2 or width < MIN_WIDTH:
+        return None
+    ordered = sorted(points, key=lambda point: point.tokens)
+    y_ticks = nice_ticks(max(point.value for point in ordered))
+    x_ticks = _spaced([point.tokens for point in ordered], width)
+    frame = _Frame(
+        x=[float(point.tokens) for point in ordered],
+        y=[point.value for point in ordered],
+        predicted=[point.predicted for point in ordered],
+        x_label=x_label,
+        x_ticks=[float(n) for n in x_ticks],
+        x_tick_labels=[units.tick(n) for n in x_ticks],
+        y_ticks=y_ticks,
+        y_tick_labels=[f"{tick:g}" for tick in y_ticks],
+        width=width,
+        unicode=unicode,
+    )
+    drawn = _draw(frame)
+    text = drawn if unicode else to_ascii(drawn)
+    lines = [line.rstrip() for line in text.splitlines()]
+    note = f"  {frame.marks()[1]} predicted" if any(frame.predicted) else ""
+    return "\n".join([f"{title}{note}", *(line for line in lines if line)])
+
+
+def nice_ticks(top: float) -> list[float]:
+    """Round ticks from zero to at or just above `top`: steps of 1, 2, 2.5 or 5 times a power of ten."""
+    if top <= 0 or not math.isfinite(top):
+        return [0.0, 1.0]
+    power = 10.0 ** math.floor(math.log10(top / _Y_STEPS))
+    step = next(f * power for f in (1.0, 2.0, 2.5, 5.0, 10.0) if f * power * _Y_STEPS >= top * (1 - 1e-9))
+    return [round(i * step, 12) for i in range(math.ceil(top / step - 1e-9) + 1)]
+
+
+def _spaced(tokens: Sequence[int], width: int) -> list[int]:
+    """The lengths that get a tick: both ends, and from the largest down each that is far enough from the
+    others."""
+    low, high = min(tokens), max(tokens)
+    gap = (high - low) * _TICK_GAP / (width - _TICK_GAP)
+    kept = [low, high]
+    for n in sorted(set(tokens), reverse=True):
+        if all(abs(n - other) >= gap for other in kept):
+            kept.append(n)
+    return sorted(kept)
+
+
+def _draw(frame: _Frame) -> str:
+    import plotext
+
+    return _frame_6(plotext, frame) if hasattr(plotext, "figure") else _frame_5(plotext, frame)
+
+
+def _line_mark(frame: _Frame) -> str:
+    return "braille" if frame.unicode else "."
+
+
+def _frame_6(plotext, frame: _Frame) -> str:  # type: ignore[no-untyped-def]
+    """By plotext 6: figures, rulers and signals."""
+    figure = plotext.figure
+    figure.clear()
+    figure.theme("colorless")
+    plotext.terminal.limit(False, False)
+    figure.plot_size(frame.width, HEIGHT)
+    figure.label(frame.x_label, "x")
+    figure.draw(figure.signal(frame.x, frame.y, marker=_line_mark(frame)).lines())
+    for predicted, mark in zip((False, True), frame.marks(), strict=True):
+        x, y = frame.split(predicted)
+        if x:
+            figure.draw(figure.signal(x, y, marker=mark))
+    figure.ruler("x", "lower").lim(frame.x[0], frame.x[-1]).ticks(frame.x_ticks, frame.x_tick_labels)
+    figure.ruler("y", "left").lim(0, frame.y_ticks[-1]).ticks(frame.y_ticks, frame.y_tick_labels)
+    return str(figure.build().string(colorless=True))
+
+
+def _frame_5(plotext, frame: _Frame) -> str:  # type: ignore[no-untyped-def]
+    """By plotext 5: one figure of module functions."""
+    plotext.clear_figure()
+    plotext.theme("clear")
+    plotext.limit_size(False, False)
+    plotext.plot_size(frame.width, HEIGHT)
+    plotext.xlabel(frame.x_label)
+    plotext.plot(frame.x, frame.y, marker=_line_mark(frame))
+    for predicted, mark in zip((False, True), frame.marks(), strict=True):
+        x, y = frame.split(predicted)
+        if x:
+            plotext.scatter(x, y, marker=mark)
+    plotext.xlim(frame.x[0], frame.x[-1])
+    plotext.xticks(frame.x_ticks, frame.x_tick_labels)
+    plotext.ylim(0, frame.y_ticks[-1])
+    plotext.yticks(frame.y_ticks, frame.y_tick_labels)
+    return str(plotext.uncolorize(plotext.build()))
+
+
+def wait_bar(shares: Sequence[Share], *, title: str, width: int, unicode: bool) -> str | None:
+    """One bar under its title that splits a wait in proportion, with a legend line for each part; None where
+    there is nothing to split.
+
+    Every part that is not zero gets at least one column, so that a short phase is seen; the largest gives it
+    up.
+    """
+    total = sum(share.seconds for share in shares)
+    if total <= 0 or width < MIN_WIDTH:
+        return None
+    columns = _columns([share.seconds for share in shares], width)
+    bar = "".join(_FILLS[i % len(_FILLS)] * n for i, n in enumerate(columns))
+    names = max(len(share.name) for share in shares)
+    times = [units.duration(share.seconds) for share in shares]
+    longest = max(len(text) for text in times)
+    legend = []
+    for i, share in enumerate(shares):
+        key = _FILLS[i % len(_FILLS)] * 2
+        percent = units.percent(share.seconds / total)
+        legend.append(f"{key} {share.name:<{names}}  {times[i]:>{longest}}  {percent:>6}")
+    text = "\n".join([title, bar, *legend])
+    return text if unicode else to_ascii(text)
+
+
+def _columns(values: Sequence[float], width: int) -> list[int]:
+    """Whole columns that sum to `width`, in proportion to `values`."""
+    total = sum(values)
+    columns = [max(round(value / total * width), 1) if value > 0 else 0 for value in values]
+    columns[columns.index(max(columns))] += width - sum(columns)
+    return columns

@@ -1,0 +1,92 @@
+"""Runs the real command in real processes, on a scripted engine unless a test wants the real one."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tiny_models import write_tiny_llama
+
+TESTS = Path(__file__).parent.parent
+PROGRAM = Path(sys.executable).with_name("llmphase")
+
+Command = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def data_folder(tmp_path: Path) -> Path:
+    """Where the command saves its runs."""
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def environment(data_folder: Path, tmp_path: Path) -> dict[str, str]:
+    """Of the command: nothing of the person's own models or runs is in reach."""
+    kept = {name: os.environ[name] for name in ("PATH", "LANG", "TMPDIR", "SYSTEMROOT") if name in os.environ}
+    return kept | {
+        "HOME": str(tmp_path),
+        "LLMPHASE_DATA_DIR": str(data_folder),
+        "PYTHONPATH": str(TESTS),
+        "PYTHONIOENCODING": "utf-8",
+    }
+
+
+@pytest.fixture
+def llmphase(environment: dict[str, str], tmp_path: Path) -> Command:
+    """`llmphase(*arguments, script={...}, engine="scripted")` runs the command and returns its outcome.
+
+    `script` chooses the scripted engine and what it does; without it the real engine runs.
+    """
+
+    def run(
+        *arguments: str | Path,
+        script: dict[str, Any] | None = None,
+        engine: str = "scripted",
+        timeout: float = 120,
+        **extra: str,
+    ) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [PROGRAM, *arguments],
+            env=environment | scripted(script, engine) | extra,
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            encoding="utf-8",
+            timeout=timeout,
+            check=False,
+        )
+
+    return run
+
+
+def scripted(script: dict[str, Any] | None, engine: str = "scripted") -> dict[str, str]:
+    """Environment variables that choose the scripted engine."""
+    if script is None:
+        return {}
+    return {"LLMPHASE_ENGINE": f"fakes:{engine}", "LLMPHASE_SCRIPT": json.dumps(script)}
+
+
+@pytest.fixture(scope="session")
+def tiny_llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small real model file."""
+    return write_tiny_llama(tmp_path_factory.mktemp("models") / "tiny-llama.gguf")
+
+
+@pytest.fixture
+def rows(llmphase: Command) -> Callable[..., list[dict[str, Any]]]:
+    """Rows of a successful `profile` on the scripted engine."""
+
+    def measure(*arguments: str | Path, script: dict[str, Any] | None = None, **options: Any) -> list[dict[str, Any]]:
+        outcome = llmphase("profile", *arguments, "--format", "json", script=script, **options)
+        assert outcome.returncode == 0, outcome.stderr
+        found = json.loads(outcome.stdout)["rows"]
+        assert isinstance(found, list)
+        return found
+
+    return measure

@@ -1,0 +1,109 @@
+"""`llmphase doctor`: what it prints and how it ends."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import typer
+from typer.testing import CliRunner, Result
+
+from probes import machine, session
+from probes.errors import UnmeasurableError
+from probes.records import DeviceFacts, EngineFacts, MachineFacts
+from profiler_cli.commands.doctor import doctor
+
+GIB = 2**30
+
+MACHINE = MachineFacts(
+    os="Linux 6.1 x86_64",
+    python="CPython 3.12",
+    cpu_name=None,
+    logical_cpus=4,
+    physical_cpus=4,
+    usable_cpus=2,
+    usable_cpus_reason="cgroup quota 2 CPUs",
+    memory_bytes=8 * GIB,
+    memory_available_bytes=4 * GIB,
+    memory_limit_bytes=None,
+    swap_used_bytes=0,
+    gpu_names=(),
+    unknown={"cpu_name": "nobody tells", "gpu_names": "no driver"},
+)
+ENGINE = EngineFacts(
+    version="engine 1",
+    commit="abc123",
+    system_info="CPU : AVX2 = 1 | FMA = 1 | ",
+    devices=(
+        DeviceFacts(
+            name="CPU",
+            description="Evil\x1b[31m CPU",
+            kind="cpu",
+            memory_total_bytes=8 * GIB,
+            memory_free_bytes=None,
+        ),
+    ),
+    supports_gpu_offload=False,
+    supports_mmap=True,
+    supports_mlock=True,
+    supports_rpc=False,
+)
+
+
+def run(*arguments: str) -> Result:
+    app = typer.Typer()
+    app.command()(doctor)
+    return CliRunner().invoke(app, list(arguments), catch_exceptions=False)
+
+
+@pytest.fixture(autouse=True)
+def facts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "read_machine_facts", lambda: MACHINE)
+    monkeypatch.setattr(session, "read_engine_facts", lambda: ENGINE)
+
+
+def broken() -> EngineFacts:
+    raise UnmeasurableError("libexample is missing", reason="no-engine")
+
+
+def test_a_fine_machine_ends_with_0() -> None:
+    result = run()
+    assert result.exit_code == 0
+    assert "engine 1 (abc123)" in result.stdout
+    assert "2 (cgroup quota 2 CPUs)" in result.stdout
+    assert "unknown (nobody tells)" in result.stdout
+    assert "CPU : AVX2, FMA" in result.stdout
+    assert "hint cores-limited: 2 of 4 cores" in result.stdout
+    assert "Nothing needs fixing." in result.stdout
+
+
+def test_no_control_character_reaches_the_terminal() -> None:
+    assert "\x1b" not in run().stdout
+
+
+def test_an_engine_that_can_not_be_loaded_ends_with_1(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "read_engine_facts", broken)
+    result = run()
+    assert result.exit_code == 1
+    assert "problem engine-unusable: the engine can not be loaded: libexample is missing" in result.stdout
+    assert "Nothing needs fixing." not in result.stdout
+
+
+def test_json() -> None:
+    result = run("--format", "json")
+    document = json.loads(result.stdout)
+    assert result.exit_code == 0
+    assert document["schema_version"] == 1
+    assert document["machine"]["usable_cpus"] == 2
+    assert document["machine"]["cpu_name"] is None
+    assert document["engine"]["devices"][0]["memory_free_bytes"] is None
+    assert [advice["code"] for advice in document["advice"]] == ["cores-limited"]
+
+
+def test_json_without_an_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "read_engine_facts", broken)
+    result = run("--format", "json")
+    document = json.loads(result.stdout)
+    assert result.exit_code == 1
+    assert document["engine"] is None
+    assert document["advice"][0]["code"] == "engine-unusable"

@@ -162,6 +162,7 @@ def _check_together(full: Asked) -> None:
         _checked(option, value, 1, 512)
     _checked("--batch", full.n_batch, 1, MAX_TOKENS)
     _checked("--ubatch", full.n_ubatch, 1, MAX_TOKENS)
+    _checked("--seed", full.seed, 0, 2**32 - 1)
     if full.repetitions is not None:
         _checked("--repetitions", full.repetitions, 1, 1000)
     if full.type_v not in ("f16", "f32", "bf16") and full.flash_attn == "off":

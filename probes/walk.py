@@ -111,11 +111,11 @@ class Walk:
         for index, length in enumerate(plan.lengths):
             tail_start = max(0, (length - 1) // plan.chunk_tokens * plan.chunk_tokens)
             while position < tail_start:
-                if not self._fits("prefill", plan.chunk_tokens, plan):
+                if not self._fits(length - position, plan):
                     return plan.lengths[index:]
                 head_ns += self._evaluate(position, plan.chunk_tokens, length, logits=False)
                 position += plan.chunk_tokens
-            if not self._cell_fits(length - tail_start, plan):
+            if not self._fits(length - position, plan):
                 return plan.lengths[index:]
             longest = index == len(plan.lengths) - 1
             tail_ns = self._cell(plan, length, tail_start, head_ns, longest=longest)
@@ -177,14 +177,15 @@ class Walk:
         rate = 1e9 / per_token if per_token else None
         self._on_step(Step(phase=phase, prompt_tokens=length, position_tokens=position, tokens_per_s=rate))
 
-    def _fits(self, phase: str, tokens: int, plan: PassPlan) -> bool:
-        expected_ns = self._ns_per_token.get(phase, 0.0) * tokens
-        return plan.deadline_ns is None or self._clock.now_ns() + expected_ns <= plan.deadline_ns
-
-    def _cell_fits(self, tail_tokens: int, plan: PassPlan) -> bool:
-        expected_ns = self._ns_per_token.get("prefill", 0.0) * tail_tokens
+    def _fits(self, prompt_tokens: int, plan: PassPlan) -> bool:
+        """Whether so many more prompt tokens and the decode after them likely end before the deadline. The
+        rates are those of shorter prompts, so a length that can not be reached is left at once or soon, and
+        the time goes to further passes over the others."""
+        if plan.deadline_ns is None:
+            return True
+        expected_ns = self._ns_per_token.get("prefill", 0.0) * prompt_tokens
         expected_ns += self._ns_per_token.get("decode", 0.0) * plan.output_tokens
-        return plan.deadline_ns is None or self._clock.now_ns() + expected_ns <= plan.deadline_ns
+        return self._clock.now_ns() + expected_ns <= plan.deadline_ns
 
 
 def time_steps(run: Callable[[Any], None], now_ns: Callable[[], int], batches: Sequence[Any]) -> list[int]:

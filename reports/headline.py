@@ -101,10 +101,11 @@ def longest_cell(group: GroupResult) -> CellResult | None:
 def sentences(group: GroupResult, model: PhaseModel) -> tuple[str, ...]:
     """The headline of one group."""
     cell = longest_cell(group)
-    wait = wait_at(group, model, cell) if cell else None
-    if cell is None or wait is None:
+    if cell is None:
         return (_nothing(group),)
-    parts = [_wait_sentence(wait), *_rate_sentences(group, cell)]
+    wait = wait_at(group, model, cell)
+    first = _wait_sentence(wait) if wait else _reading_sentence(cell)
+    parts = [first, *_rate_sentences(group, cell)]
     parts += _crossover_sentence(model, cell) + _load_sentence(group)
     return tuple(parts)
 
@@ -113,6 +114,15 @@ def _nothing(group: GroupResult) -> str:
     reasons = [cell.reason for cell in group.cells if cell.reason]
     reason = group.reason or (reasons[0] if reasons else "no pass was completed")
     return f"Nothing could be measured: {clean(reason)}."
+
+
+def _reading_sentence(cell: CellResult) -> str:
+    """For a run without decode steps."""
+    read = measured.prefill(cell)
+    if read is None:
+        return "Neither reading nor writing was timed: ask for a prompt or for output tokens."
+    time = units.duration_interval(read.summary.median, read.summary.ci_low, read.summary.ci_high)
+    return f"Reading {units.count(cell.prompt_tokens)} prompt tokens takes {time}; writing was not measured."
 
 
 def _wait_sentence(wait: Wait) -> str:

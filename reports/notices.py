@@ -175,11 +175,13 @@ def _noise(run: Run, group: GroupResult) -> Iterator[Notice]:
     wanted = run.options.precision
     for phase, of_cell in _TIMED:
         loose: dict[int, float] = {}
+        far_off = 0
         for cell in measured.measured_cells(group):
             found = of_cell(cell)
             width = stats.relative_half_width(found.summary) if found else None
-            if width is not None and width > wanted:
+            if found and width is not None and width > wanted:
                 loose[cell.prompt_tokens] = width
+                far_off += len(found.summary.outliers)
         if loose:
             yield Notice(
                 code="noise",
@@ -187,7 +189,8 @@ def _noise(run: Run, group: GroupResult) -> Iterator[Notice]:
                 prompt_tokens=tuple(loose),
                 text=f"{phase.capitalize()} at {_lengths(loose)} tokens is known to "
                 f"±{units.percent(max(loose.values()))}, not to the wanted ±{units.percent(wanted)}: "
-                "close other programs, or raise --repetitions or --budget.",
+                "close other programs, or raise --repetitions or --budget."
+                + (f" {far_off} of its samples lie far off the others." if far_off else ""),
             )
 
 

@@ -58,9 +58,8 @@ class Fit:
     """Relative standard deviation of one sample around the curve."""
     degrees: int
     """Samples minus terms in use."""
-    smallest_tokens: float
     largest_tokens: float
-    """The measured range; outside of it a prediction extrapolates."""
+    """The longest that was measured; beyond it a prediction extrapolates."""
 
     def value(self, tokens: float) -> float:
         """Seconds at this length."""
@@ -204,7 +203,6 @@ def _robust_fit(points: Sequence[tuple[float, float]], terms: int) -> Fit:
         covariance=tuple(tuple(row) for row in (covariance * np.outer(powers, powers)).tolist()),
         sigma=sigma,
         degrees=degrees,
-        smallest_tokens=float(x.min()),
         largest_tokens=float(x.max()),
     )
 

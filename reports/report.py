@@ -150,11 +150,6 @@ def _charts(group: GroupResult, fit: PhaseModel, rows: tuple[Row, ...]) -> Chart
     decode = [row for row in rows if row.phase == "decode"]
     cell = headline.longest_cell(group)
     wait = headline.wait_at(group, fit, cell) if cell else None
-    if wait is None:
-        return ChartData()
-    usual = measured.usual_load(group)
-    parts = [Share(name=f"load ({clean(usual[0])})", seconds=usual[1].median)] if usual else []
-    parts += [Share(name="prefill", seconds=wait.prefill_s), Share(name="decode", seconds=wait.decode_s)]
     return ChartData(
         ttft=tuple(
             Point(tokens=row.prompt_tokens, value=row.median_s, predicted=row.status == "predicted")
@@ -166,7 +161,22 @@ def _charts(group: GroupResult, fit: PhaseModel, rows: tuple[Row, ...]) -> Chart
             for row in decode
             if row.depth_tokens is not None and row.tokens_per_s is not None
         ),
-        wait=tuple(parts),
-        wait_title=f"One request, load included: {units.count(wait.prompt_tokens)} prompt, "
-        f"{units.count(wait.output_tokens)} output tokens",
+        wait=_wait_parts(group, wait) if wait else (),
+        wait_title=_wait_title(group, wait) if wait else "",
     )
+
+
+def _wait_parts(group: GroupResult, wait: headline.Wait) -> tuple[Share, ...]:
+    usual = measured.usual_load(group)
+    load = (Share(name=f"load ({clean(usual[0])})", seconds=usual[1].median),) if usual else ()
+    return (
+        *load,
+        Share(name="prefill", seconds=wait.prefill_s),
+        Share(name="decode", seconds=wait.decode_s),
+    )
+
+
+def _wait_title(group: GroupResult, wait: headline.Wait) -> str:
+    load = "included" if measured.usual_load(group) else "not measured"
+    prompt, output = units.count(wait.prompt_tokens), units.count(wait.output_tokens)
+    return f"One request, load {load}: {prompt} prompt, {output} output tokens"

@@ -97,7 +97,7 @@ def _phase_notes(rows: Sequence[Row], group: GroupResult, model: PhaseModel) -> 
             "draw, without the load. Decode at the depth that the prompt leaves."
         )
     if any(row.status == "predicted" for row in shown):
-        notes.append("≈: not measured, predicted from the lengths that were (95 % prediction interval).")
+        notes.append(f"≈: not measured, predicted from the lengths that were, 95 % interval.{_beyond(model)}")
     elif model.prefill_reason and any(is_over_budget(cell) for cell in group.cells):
         notes.append(f"What was skipped is not predicted: {model.prefill_reason}.")
     notes += [
@@ -106,6 +106,13 @@ def _phase_notes(rows: Sequence[Row], group: GroupResult, model: PhaseModel) -> 
         if cell.status != "ok"
     ]
     return notes
+
+
+def _beyond(model: PhaseModel) -> str:
+    """From where on a prediction leaves what was measured."""
+    if model.prefill is None:
+        return ""
+    return f" Beyond {units.count(round(model.prefill.largest_tokens))} tokens it extrapolates."
 
 
 def load_table(group: GroupResult) -> Table | None:

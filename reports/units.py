@@ -23,6 +23,7 @@ def unknown(reason: str) -> str:
 
 def _digits(value: float) -> str:
     """Three significant digits without an exponent: `1.23`, `45.1`, `850`, `12,345`."""
+    value += 0.0  # A negative zero loses its sign.
     if value >= 99.95:
         return f"{value:,.0f}"
     if value >= 9.995:
@@ -84,7 +85,7 @@ def size(n_bytes: float | None) -> str:
     for scale, name in _SIZE_UNITS:
         if n_bytes >= scale:
             return f"{_digits(n_bytes / scale)} {name}"
-    return f"{n_bytes:.0f} B"
+    return f"{n_bytes + 0.0:.0f} B"
 
 
 def size_rate(n_bytes: float, seconds: float) -> str:
@@ -109,7 +110,7 @@ def percent(share: float | None) -> str:
     """A share (0.77) as `77 %`; below 10 % with one decimal; what is not zero never reads as zero."""
     if share is None or not is_quantity(share * 100):
         return UNKNOWN
-    value = share * 100
+    value = share * 100 + 0.0
     if 0 < value < 0.1:
         return "<0.1 %"
     return f"{value:.1f} %" if 0 < value < 9.95 else f"{value:.0f} %"

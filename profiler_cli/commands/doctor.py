@@ -99,7 +99,6 @@ def _machine_rows(machine: MachineFacts) -> list[tuple[str, str]]:
 
 def _engine_rows(engine: EngineFacts) -> list[tuple[str, str]]:
     abilities = {
-        "GPU offload": engine.supports_gpu_offload,
         "mmap": engine.supports_mmap,
         "mlock": engine.supports_mlock,
         "remote devices (RPC)": engine.supports_rpc,
@@ -107,9 +106,18 @@ def _engine_rows(engine: EngineFacts) -> list[tuple[str, str]]:
     return [
         ("version", engine.version if engine.commit is None else f"{engine.version} ({engine.commit})"),
         *((f"device {device.name}", _device(device)) for device in engine.devices),
+        ("offload", _offload(engine)),
         *((name, "yes" if able else "no") for name, able in abilities.items()),
         ("features", _features(engine.system_info)),
     ]
+
+
+def _offload(engine: EngineFacts) -> str:
+    """Where layers can go. The engine's own flag alone would mislead: it is set by remote devices too."""
+    names = [device.name for device in engine.devices if device.kind in ("gpu", "igpu")]
+    if names:
+        return f"layers can be placed on {', '.join(names)}"
+    return "to remote devices only" if engine.supports_rpc else "none: the CPU does all"
 
 
 def _device(device: DeviceFacts) -> str:

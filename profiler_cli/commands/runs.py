@@ -97,7 +97,7 @@ def _write_table(found: Sequence[RunSummary | UnreadableRun]) -> None:
         typer.echo(aligned([_COLUMNS, *rows]))
     for run in found:
         if isinstance(run, UnreadableRun):
-            typer.echo(shown(f"{run.run_id}  can not be read: {run.problem}"))
+            typer.echo(f"{run.run_id}  {shown(f'can not be read: {run.problem}')}")
 
 
 def _cells(run: RunSummary) -> tuple[str, ...]:

@@ -5,19 +5,13 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from program import PROGRAM, TESTS, Command, scripted
 from tiny_models import write_tiny_llama
-
-TESTS = Path(__file__).parent.parent
-PROGRAM = Path(sys.executable).with_name("llmphase")
-
-Command = Callable[..., "subprocess.CompletedProcess[str]"]
-
 
 @pytest.fixture
 def data_folder(tmp_path: Path) -> Path:
@@ -63,13 +57,6 @@ def llmphase(environment: dict[str, str], tmp_path: Path) -> Command:
         )
 
     return run
-
-
-def scripted(script: dict[str, Any] | None, engine: str = "scripted") -> dict[str, str]:
-    """Environment variables that choose the scripted engine."""
-    if script is None:
-        return {}
-    return {"LLMPHASE_ENGINE": f"fakes:{engine}", "LLMPHASE_SCRIPT": json.dumps(script)}
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import Command
+from program import Command
 from tiny_models import (
     split_in_two,
     write_encoder,
@@ -77,11 +77,11 @@ def other_version(path: Path) -> Path:
         (empty_file, "empty"),
         (truncated_body, "of"),
         (truncated_header, "cut"),
-        (other_byte_order, "byte"),
+        (other_byte_order, "endian"),
         (other_version, "99"),
         (write_vocabulary_only, "vocabulary"),
         (write_projector, "projector"),
-        (write_encoder, "encoder"),
+        (write_encoder, "embedding"),
     ],
 )
 def test_files_that_are_no_usable_model(llmphase: Command, tmp_path: Path, make: Make, words: str) -> None:
@@ -96,7 +96,7 @@ def test_a_file_still_downloading(llmphase: Command, tmp_path: Path) -> None:
 
 
 def test_a_missing_part_of_a_split_is_named(llmphase: Command, tmp_path: Path) -> None:
-    parts = split_in_two(tmp_path / "model.gguf")
+    parts = split_in_two(write_tiny_llama(tmp_path / "model.gguf"))
     parts[1].unlink()
     assert parts[1].name in refused(llmphase, parts[0])
 

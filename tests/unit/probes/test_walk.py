@@ -104,11 +104,17 @@ def test_only_the_last_token_of_a_prompt_asks_for_logits() -> None:
 
 
 def test_what_does_not_fit_before_the_deadline_is_named() -> None:
-    # 4 tokens take 4 ms, two steps 10 ms: after length 4 at 14 ms, a whole chunk (4 ms) still fits into
-    # 20 ms, its decode does not.
-    outcome, cells, _, _ = walk((4, 8, 12), deadline_ns=20 * MS, depth_ns=0)
+    # 4 tokens take 4 ms, two steps 10 ms: at 14 ms, 4 more tokens would fit into 20 ms, their decode not.
+    outcome, cells, engine, _ = walk((4, 8, 12), deadline_ns=20 * MS, depth_ns=0)
     assert list(cells) == [4]
     assert outcome.not_reached == (8, 12)
+    assert engine.cached_tokens == 4  # no time went into a length that can not be reached
+
+
+def test_a_deadline_that_holds_changes_nothing() -> None:
+    outcome, cells, _, _ = walk((4, 8), deadline_ns=28 * MS, depth_ns=0)
+    assert list(cells) == [4, 8]
+    assert outcome.not_reached == ()
 
 
 def test_wall_is_engine_time_and_our_own() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import pytest
@@ -75,6 +76,24 @@ def test_a_fine_machine_ends_with_0() -> None:
     assert "CPU : AVX2, FMA" in result.stdout
     assert "hint cores-limited: 2 of 4 cores" in result.stdout
     assert "Nothing needs fixing." in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("has_gpu", "supports_rpc", "words"),
+    [
+        (True, True, "layers can be placed on CUDA0"),
+        (False, True, "to remote devices only"),
+        (False, False, "none: the CPU does all"),
+    ],
+)
+def test_offload_is_told_by_the_devices(
+    monkeypatch: pytest.MonkeyPatch, has_gpu: bool, supports_rpc: bool, words: str
+) -> None:
+    gpu = dataclasses.replace(ENGINE.devices[0], name="CUDA0", kind="gpu")
+    devices = (*ENGINE.devices, gpu) if has_gpu else ENGINE.devices
+    facts = dataclasses.replace(ENGINE, devices=devices, supports_gpu_offload=True, supports_rpc=supports_rpc)
+    monkeypatch.setattr(session, "read_engine_facts", lambda: facts)
+    assert words in run().stdout
 
 
 def test_no_control_character_reaches_the_terminal() -> None:

@@ -106,4 +106,4 @@ def test_only_damaged_runs(folder: Path) -> None:
     folder.mkdir()
     (folder / "20260102T000000Z-bbbbbb.json").write_text("")
     lines = run().stdout.splitlines()
-    assert lines == ["20260102T000000Z-bbbbbb can not be read: it is empty: the run was not written"]
+    assert lines == ["20260102T000000Z-bbbbbb  can not be read: it is empty: the run was not written"]

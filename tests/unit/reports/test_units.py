@@ -6,7 +6,7 @@ import math
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from reports import units
@@ -112,6 +112,7 @@ def test_a_printed_duration_reads_back_to_within_half_a_percent(seconds: float) 
     assert float(number.replace(",", "")) * scale == pytest.approx(seconds, rel=0.006)
 
 
+@example(-0.0)
 @given(st.floats(allow_nan=True, allow_infinity=True))
 def test_no_value_prints_nan_inf_or_a_minus_sign(value: float) -> None:
     printed = (units.duration(value), units.size(value), units.rate(value), units.percent(value))

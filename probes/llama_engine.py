@@ -296,6 +296,11 @@ class LlamaEngine:
             self._samplers[chain] = _default_chain() if chain == "default" else _greedy_chain()
         return int(lib.llama_sampler_sample(self._samplers[chain], self._context, -1))
 
+    def last_logits(self) -> list[float]:
+        """Logits of the last token that asked for them: one for each entry of the vocabulary."""
+        logits = lib.llama_get_logits_ith(self._context, -1)
+        return list(logits[: lib.llama_vocab_n_tokens(self._vocab)])
+
     def close(self) -> None:
         """See Engine."""
         for sampler in self._samplers.values():
@@ -320,7 +325,7 @@ def _decode_failure(code: int, last_words: str) -> str:
 
 
 def _family(buffer: str) -> str:
-    """`CUDA0` -> `CUDA`, `CPU_Mapped` -> `CPU`, `RPC0[host:port]` -> `RPC`; pinned host memory is the CPU's."""
+    """`CUDA0` -> `CUDA`, `CPU_Mapped` -> `CPU`, `RPC0[host:port]` -> `RPC`; pinned host memory: `CPU`."""
     if buffer.endswith("_Host") or buffer == "AMX":
         return "CPU"
     head = buffer.split("_")[0].split("[")[0]

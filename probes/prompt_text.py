@@ -109,7 +109,9 @@ _ENDINGS = """
 , despite a budget of only 1,250 crowns
 , if the diary can be trusted
 , and so it went on for years
-""".strip("\n").splitlines() + ["", ""]
+
+""".removeprefix("\n").splitlines()
+"""What may follow a clause; the last one is nothing."""
 
 
 def prompt_text(seed: int, n_bytes: int) -> bytes:

@@ -58,9 +58,9 @@ class ModelFacts:
     tied_output: bool
     """True when the output layer reuses the token embedding."""
     bytes_per_token: int
-    """Weight bytes read to generate one token: all but the embedding table (one row), experts by share used."""
+    """Weight bytes read to generate one token: of the embedding table one row, of experts the share used."""
     kv_elements_per_token: int | None
-    """Elements of K and of V (both together) added to the cache by one token, over all layers with a cache."""
+    """Elements of K and V together that one token adds to the cache, over all layers with a cache."""
     bytes_by_type: dict[str, int]
     """Tensor bytes by ggml type name."""
     has_chat_template: bool
@@ -311,6 +311,16 @@ class Disturbance:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Neighbour:
+    """Another process that used CPU time."""
+
+    name: str
+    """Untrusted text."""
+    cpus: float
+    """CPUs' worth of time."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceMemory:
     """Memory of a device during the run."""
 
@@ -341,6 +351,61 @@ class GroupResult:
     peak_memory_bytes: int | None
     """Peak resident memory of the measuring process."""
     device_memory: tuple[DeviceMemory, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """What the user does with the model: the request that a diagnosis is about."""
+
+    prompt_tokens: int
+    """The whole prompt, the cached part included."""
+    cached_tokens: int
+    """Of the prompt, what a runtime takes from its prefix cache and does not evaluate."""
+    output_tokens: int
+    start: Literal["cold", "warm", "loaded"]
+    """Which load is part of the wait; `loaded`: none, the model is in memory already."""
+    turns: int = 1
+    """Turns of a chat whose history grows by prompt and output each time."""
+    source: str = "tokens"
+    """Where the prompt came from: a file's name, `standard input`, `tokens`. Untrusted text."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class KernelRate:
+    """One matrix product run with the engine's own kernels on one device."""
+
+    rows: int
+    """Rows of the weight matrix (n_out)."""
+    columns: int
+    """Columns of the weight matrix (n_in)."""
+    batch: int
+    """Columns of the other factor: 1 is matrix-vector (decode), more is matrix-matrix (prefill)."""
+    weight_type: str
+    """ggml type name of the weights."""
+    seconds: float
+    """Median for one product."""
+    weight_bytes: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceCeiling:
+    """What one device can do at most, measured with the engine's own kernels."""
+
+    device: str
+    threads: int | None
+    """Of a CPU device; None elsewhere."""
+    memory_bytes_s: float | None
+    """Weight bytes per second of large matrix-vector products."""
+    compute_flops_s: float | None
+    """2 * rows * columns * batch per second of large matrix-matrix products."""
+    operation_s: float | None
+    """Cost of one graph operation that moves next to nothing."""
+    transfer_bytes_s: float | None
+    """Host to device; None for the host itself."""
+    rates: tuple[KernelRate, ...]
+    """The products behind the figures, large and of the model's own shapes."""
+    unknown: dict[str, str]
+    """Field name -> why it is not known."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -383,3 +448,9 @@ class Run:
     """Of the whole measurement, from the plan to the last cell."""
     warnings: tuple[str, ...]
     """What could not be read or was out of the ordinary, each with what to do."""
+    workload: Workload | None = None
+    """The request that was diagnosed; None for a profile."""
+    ceilings: tuple[DeviceCeiling, ...] = ()
+    """Empty when they were not measured."""
+    neighbours: tuple[Neighbour, ...] = ()
+    """Other processes that took CPU while measuring, busiest first."""

@@ -36,7 +36,7 @@ class WorkerProcess:
     """One child process running `probes.worker`. Use as a context manager: leaving it ends the child."""
 
     def __init__(self) -> None:
-        self._errors: IO[bytes] = tempfile.TemporaryFile()
+        self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `end`
         path = json.dumps([entry for entry in sys.path if entry])
         self._process = subprocess.Popen(
             [sys.executable, "-c", _BOOTSTRAP, path],

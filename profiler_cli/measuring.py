@@ -30,8 +30,9 @@ from reports import measured, stats
 from reports.text import clean
 from reports.units import duration
 
-_MAX_PASSES = 10
-"""More passes hardly tighten an interval that is still wide: the noise is then the finding."""
+_MAX_PASSES = 9
+"""The fewest with which a distribution-free 95 % interval of the median leaves out the extremes; where that is still
+wide, the noise is the finding."""
 _TOGETHER_SHARE = 0.5
 """Several models are kept loaded, to be measured in turns, while all need no more of the free memory."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Annotated, Literal, TypeVar
 
 import typer
@@ -15,6 +16,7 @@ _UNITS_NS = {"ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
 
 T = TypeVar("T", bound=str)
+V = TypeVar("V")
 
 
 def parse_lengths(text: str, option: str = "--prompt-tokens") -> tuple[int, ...]:
@@ -108,6 +110,11 @@ def parse_choice(text: str, option: str, choices: tuple[T, ...]) -> T:
     if plain in choices:
         return next(choice for choice in choices if choice == plain)
     raise UsageError(f"{option}: {_shown(text)} is none of {', '.join(choices)}", reason="choice")
+
+
+def optional(parse: Callable[[str], V], text: str | None) -> V | None:
+    """Parse what was given; None stays None."""
+    return None if text is None else parse(text)
 
 
 def optional_choice(text: str | None, option: str, choices: tuple[T, ...]) -> T | None:

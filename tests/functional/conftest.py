@@ -13,6 +13,7 @@ import pytest
 from program import PROGRAM, TESTS, Command, scripted
 from tiny_models import write_tiny_llama
 
+
 @pytest.fixture
 def data_folder(tmp_path: Path) -> Path:
     """Where the command saves its runs."""
@@ -69,7 +70,9 @@ def tiny_llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def rows(llmphase: Command) -> Callable[..., list[dict[str, Any]]]:
     """Rows of a successful `profile` on the scripted engine."""
 
-    def measure(*arguments: str | Path, script: dict[str, Any] | None = None, **options: Any) -> list[dict[str, Any]]:
+    def measure(
+        *arguments: str | Path, script: dict[str, Any] | None = None, **options: Any
+    ) -> list[dict[str, Any]]:
         outcome = llmphase("profile", *arguments, "--format", "json", script=script, **options)
         assert outcome.returncode == 0, outcome.stderr
         found = json.loads(outcome.stdout)["rows"]

@@ -123,7 +123,8 @@ def test_an_unknown_ollama_name(llmphase: Command) -> None:
 
 
 @pytest.mark.parametrize(
-    "lengths", ["", "-5", "12,x", "8-4", "1e3", "0-100*2", "8-64*1", "0.5", "99999999999", "0-99999999", "１２"]
+    "lengths",
+    ["", "-5", "12,x", "8-4", "1e3", "0-100*2", "8-64*1", "0.5", "99999999999", "0-99999999", "１２"],
 )
 def test_malformed_lengths(llmphase: Command, tiny_llama: Path, lengths: str) -> None:
     assert "--prompt-tokens" in refused(llmphase, tiny_llama, f"--prompt-tokens={lengths}")
@@ -202,7 +203,9 @@ def test_runs_that_are_not_there(llmphase: Command, name: str) -> None:
     assert len(outcome.stderr.strip().splitlines()) == 1
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"schema_version": 99}', "\x00\x01", '{"schema_version": "1"}'])
+@pytest.mark.parametrize(
+    "content", ["", "{", "[]", "{}", '{"schema_version": 99}', "\x00\x01", '{"schema_version": "1"}']
+)
 def test_run_files_that_are_broken(llmphase: Command, tmp_path: Path, content: str) -> None:
     path = tmp_path / "run.json"
     path.write_text(content)

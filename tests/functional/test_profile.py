@@ -80,7 +80,8 @@ def test_terminal_report_answers_first(llmphase: Command, tiny_llama: Path) -> N
     outcome = llmphase("profile", tiny_llama, "-p", "0,128,1000", script=EXACT)
     assert outcome.returncode == 0
     answer = " ".join(outcome.stdout.split("\n\n")[0].split())
-    # 1,000 prompt tokens take 1 s, 255 steps after the first token 1.275 s, 256 draws 25.6 ms, tokenizing 2 ms
+    # 1,000 prompt tokens take 1 s, 255 steps after the first token 1.275 s, 256 draws 25.6 ms,
+    # tokenizing 2 ms
     assert "At 1,000 prompt and 256 output tokens you wait 2.30" in answer
     assert "1.00 s (43 %) reading the prompt, 1.28 s (55 %) writing the answer" in answer
     assert max(len(line) for line in outcome.stdout.splitlines()) <= 80
@@ -181,7 +182,13 @@ def test_without_lengths_to_predict_from_a_row_is_skipped(llmphase: Command, tin
 
 def test_an_engine_failure_costs_its_cell(llmphase: Command, tiny_llama: Path) -> None:
     outcome = llmphase(
-        "profile", tiny_llama, "-p", "100,700,1200", "--format", "json", script=EXACT | {"fail_at_position": 512}
+        "profile",
+        tiny_llama,
+        "-p",
+        "100,700,1200",
+        "--format",
+        "json",
+        script=EXACT | {"fail_at_position": 512},
     )
     assert outcome.returncode == 0, outcome.stderr
     rows = json.loads(outcome.stdout)["rows"]
@@ -204,7 +211,9 @@ def test_a_crash_costs_its_cell(llmphase: Command, tiny_llama: Path, name: str) 
         assert name in pick(rows, "prefill", length)["reason"]
 
 
-def test_a_crash_in_a_repacked_layout_is_measured_again_without_it(llmphase: Command, tiny_llama: Path) -> None:
+def test_a_crash_in_a_repacked_layout_is_measured_again_without_it(
+    llmphase: Command, tiny_llama: Path
+) -> None:
     script = EXACT | {"crash_at_position": 0, "crash_only_repacked": True, "buffers": ["AMX", "CPU"]}
     outcome = llmphase("profile", tiny_llama, "-p", "0,100", "--format", "json", script=script)
     assert outcome.returncode == 0, outcome.stderr

@@ -1,7 +1,7 @@
-"""The ggml library that `llama_cpp` ships, by ctypes: the C functions that are used here and their types.
+"""The ggml library that `llama_cpp` ships, by ctypes: the C functions used here and their types.
 
-Signatures follow `ggml.h` and `ggml-backend.h`. Tensors, graphs, devices and the like are opaque
-pointers, kept as plain integers.
+Signatures follow `ggml.h` and `ggml-backend.h`. Devices, backends, buffers, tensors and graphs are
+opaque pointers, kept as plain integers.
 """
 
 from __future__ import annotations
@@ -21,29 +21,35 @@ class InitParams(ctypes.Structure):
 
 
 SET_THREADS = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int)
-"""`ggml_backend_set_n_threads_t`, found by name in a backend's registry."""
+"""`ggml_backend_set_n_threads_t`; a backend's registry knows it by name."""
+EXTRA_BUFFER_TYPES = ctypes.CFUNCTYPE(ctypes.POINTER(ctypes.c_void_p), ctypes.c_void_p)
+"""`ggml_backend_dev_get_extra_bufts_t`: an array that ends with a null pointer."""
+
+FLOATS = ctypes.POINTER(ctypes.c_float)
 
 _POINTER, _SIZE, _INT, _INT64 = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int64
+_TEXT, _BOOL, _FLOAT = ctypes.c_char_p, ctypes.c_bool, ctypes.c_float
 _SIZE_OUT = ctypes.POINTER(ctypes.c_size_t)
 
 _SIGNATURES: dict[str, tuple[list[Any], Any]] = {
     # devices
     "ggml_backend_dev_count": ([], _SIZE),
     "ggml_backend_dev_get": ([_SIZE], _POINTER),
-    "ggml_backend_dev_name": ([_POINTER], ctypes.c_char_p),
-    "ggml_backend_dev_description": ([_POINTER], ctypes.c_char_p),
+    "ggml_backend_dev_name": ([_POINTER], _TEXT),
+    "ggml_backend_dev_description": ([_POINTER], _TEXT),
     "ggml_backend_dev_type": ([_POINTER], _INT),
     "ggml_backend_dev_memory": ([_POINTER, _SIZE_OUT, _SIZE_OUT], None),
     "ggml_backend_dev_backend_reg": ([_POINTER], _POINTER),
-    "ggml_backend_dev_supports_op": ([_POINTER, _POINTER], ctypes.c_bool),
-    "ggml_backend_dev_init": ([_POINTER, ctypes.c_char_p], _POINTER),
-    "ggml_backend_reg_name": ([_POINTER], ctypes.c_char_p),
-    "ggml_backend_reg_get_proc_address": ([_POINTER, ctypes.c_char_p], _POINTER),
-    "ggml_commit": ([], ctypes.c_char_p),
+    "ggml_backend_dev_buffer_type": ([_POINTER], _POINTER),
+    "ggml_backend_dev_supports_op": ([_POINTER, _POINTER], _BOOL),
+    "ggml_backend_dev_init": ([_POINTER, _TEXT], _POINTER),
+    "ggml_backend_reg_get_proc_address": ([_POINTER, _TEXT], _POINTER),
+    "ggml_backend_buft_name": ([_POINTER], _TEXT),
+    "ggml_commit": ([], _TEXT),
     # memory and computing
     "ggml_backend_free": ([_POINTER], None),
     "ggml_backend_synchronize": ([_POINTER], None),
-    "ggml_backend_alloc_ctx_tensors": ([_POINTER, _POINTER], _POINTER),
+    "ggml_backend_alloc_ctx_tensors_from_buft": ([_POINTER, _POINTER], _POINTER),
     "ggml_backend_buffer_free": ([_POINTER], None),
     "ggml_backend_tensor_set": ([_POINTER, _POINTER, _SIZE, _SIZE], None),
     "ggml_backend_tensor_copy": ([_POINTER, _POINTER], None),
@@ -52,32 +58,21 @@ _SIGNATURES: dict[str, tuple[list[Any], Any]] = {
     "ggml_init": ([InitParams], _POINTER),
     "ggml_free": ([_POINTER], None),
     "ggml_tensor_overhead": ([], _SIZE),
-    "ggml_graph_overhead_custom": ([_SIZE, ctypes.c_bool], _SIZE),
+    "ggml_graph_overhead_custom": ([_SIZE, _BOOL], _SIZE),
+    "ggml_nbytes": ([_POINTER], _SIZE),
     "ggml_new_tensor_2d": ([_POINTER, _INT, _INT64, _INT64], _POINTER),
-    "ggml_new_graph_custom": ([_POINTER, _SIZE, ctypes.c_bool], _POINTER),
+    "ggml_new_graph_custom": ([_POINTER, _SIZE, _BOOL], _POINTER),
     "ggml_build_forward_expand": ([_POINTER, _POINTER], None),
     "ggml_graph_n_nodes": ([_POINTER], _INT),
-    "ggml_nbytes": ([_POINTER], _SIZE),
     "ggml_mul_mat": ([_POINTER, _POINTER, _POINTER], _POINTER),
     "ggml_mul": ([_POINTER, _POINTER, _POINTER], _POINTER),
     "ggml_add": ([_POINTER, _POINTER, _POINTER], _POINTER),
-    "ggml_rms_norm": ([_POINTER, _POINTER, ctypes.c_float], _POINTER),
-    "ggml_silu": ([_POINTER, _POINTER], _POINTER),
-    "ggml_scale": ([_POINTER, _POINTER, ctypes.c_float], _POINTER),
+    "ggml_rms_norm": ([_POINTER, _POINTER, _FLOAT], _POINTER),
+    "ggml_swiglu_split": ([_POINTER, _POINTER, _POINTER], _POINTER),
+    "ggml_scale": ([_POINTER, _POINTER, _FLOAT], _POINTER),
     "ggml_reshape_2d": ([_POINTER, _POINTER, _INT64, _INT64], _POINTER),
     # number formats
-    "ggml_quantize_chunk": (
-        [
-            _INT,
-            ctypes.POINTER(ctypes.c_float),
-            _POINTER,
-            _INT64,
-            _INT64,
-            _INT64,
-            ctypes.POINTER(ctypes.c_float),
-        ],
-        _SIZE,
-    ),
+    "ggml_quantize_chunk": ([_INT, FLOATS, _POINTER, _INT64, _INT64, _INT64, FLOATS], _SIZE),
 }
 
 
@@ -87,8 +82,8 @@ class _Ggml:
     def __init__(self) -> None:
         libraries = (libggml, load_shared_library("ggml-base", libggml_base_path))
         for name, (arguments, result) in _SIGNATURES.items():
-            found = (getattr(library, name, None) for library in libraries)
-            function = next((candidate for candidate in found if candidate), None)
+            candidates = (getattr(library, name, None) for library in libraries)
+            function = next((found for found in candidates if found is not None), None)
             if function is not None:
                 function.argtypes, function.restype = arguments, result
             setattr(self, name, function)
@@ -96,5 +91,5 @@ class _Ggml:
 
 @functools.lru_cache(maxsize=1)
 def ggml() -> Any:
-    """The library, loaded once a process."""
+    """The library, prepared once a process."""
     return _Ggml()

@@ -387,7 +387,7 @@ def _request_cost_ns(cell: CellResult) -> int:
 
 
 def _pass_cost_ns(measured: tuple[CellResult, ...], longest: int) -> int:
-    """What a pass up to `longest` will likely take: its whole chunks, and every tail and decode on the way."""
+    """What a pass up to `longest` will likely take: whole chunks, and every tail and decode on the way."""
     on_the_way = [cell for cell in measured if cell.prompt_tokens <= longest]
     head_ns = statistics.median(sample.head_ns for sample in on_the_way[-1].samples)
     return round(head_ns) + sum(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
+import textwrap
 from typing import TextIO
 
 from reports.formats import TerminalStyle
@@ -20,22 +20,29 @@ def style_of(stream: TextIO) -> TerminalStyle:
     NO_COLOR takes colour away, COLUMNS sets the width; characters beyond ASCII are used where the
     stream's encoding has them.
     """
-    live = stream.isatty()
-    colour = live and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
-    return TerminalStyle(width=_width(live), colour=colour, unicode=_has_blocks(stream))
+    colour = stream.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+    width = max(_NARROWEST, min(width_of(stream), _WIDEST))
+    return TerminalStyle(width=width, colour=colour, unicode=_has_blocks(stream))
+
+
+def width_of(stream: TextIO) -> int:
+    """Columns of a stream: COLUMNS where it is set, else the terminal's, else 80."""
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdigit() and int(columns):
+        return int(columns)
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or _PIPED_WIDTH
+    except (OSError, ValueError):
+        return _PIPED_WIDTH
 
 
 def note(text: str, *, quiet: bool = False) -> None:
-    """One line to the person, on standard error."""
-    if not quiet:
-        print(text, file=sys.stderr, flush=True)
-
-
-def _width(live: bool) -> int:
-    if not live and not os.environ.get("COLUMNS", "").isdigit():
-        return _PIPED_WIDTH
-    columns = shutil.get_terminal_size((_PIPED_WIDTH, 24)).columns
-    return max(_NARROWEST, min(columns, _WIDEST))
+    """A remark to the person, on standard error; broken at words where that is a terminal."""
+    if quiet:
+        return
+    if sys.stderr.isatty():
+        text = textwrap.fill(text, width_of(sys.stderr), break_long_words=False, break_on_hyphens=False)
+    print(text, file=sys.stderr, flush=True)
 
 
 def _has_blocks(stream: TextIO) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import shutil
 import signal
 import sys
 from collections.abc import Iterator, Sequence
@@ -23,7 +22,7 @@ from probes.records import CellResult, MachineFacts, ModelFacts, Run
 from probes.run_files import RunStore
 from probes.session import Session, read_engine_facts
 from profiler_cli import __version__
-from profiler_cli.console import note
+from profiler_cli.console import note, width_of
 from profiler_cli.output import Destination, deliver
 from profiler_cli.progress import Progress
 from reports import measured, stats
@@ -31,8 +30,8 @@ from reports.text import clean
 from reports.units import duration
 
 _MAX_PASSES = 9
-"""The fewest with which a distribution-free 95 % interval of the median leaves out the extremes; where that is still
-wide, the noise is the finding."""
+"""The fewest with which a distribution-free 95 % interval of the median leaves out the extremes: where that
+is still wide, the noise is the finding."""
 _TOGETHER_SHARE = 0.5
 """Several models are kept loaded, to be measured in turns, while all need no more of the free memory."""
 
@@ -162,7 +161,7 @@ def _measure(plan: Plan, machine: MachineFacts, saver: _Saver, *, together: bool
         sys.stderr,
         budget_s=options.budget_ns / 1e9,
         passes=options.repetitions or stats.MIN_COUNTED,
-        width=shutil.get_terminal_size().columns,
+        width=width_of(sys.stderr),
         quiet=quiet,
     )
 

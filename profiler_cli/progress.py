@@ -56,16 +56,17 @@ class Progress:
             self._stream.flush()
 
     def _describe(self, doing: Doing, now_s: float) -> str:
-        parts = [clean(doing.model_name)[:24], self._phase(doing)]
-        if doing.pass_index is not None:
-            parts.append(f"pass {doing.pass_index + 1}")
-        if doing.tokens_per_s:
-            parts.append(f"{doing.tokens_per_s:,.0f} tok/s")
-        elapsed_s = now_s - self._started_s
-        parts.append(f"{_clock(elapsed_s)} of at most {_clock(self._budget_s)}")
+        time_text = f"{_clock(now_s - self._started_s)} of at most {_clock(self._budget_s)}"
         left_s = self._left_s(doing, now_s)
         if left_s is not None:
-            parts.append(f"about {_clock(left_s)} left")
+            time_text += f", about {_clock(left_s)} left"
+        parts = [time_text]
+        if doing.pass_index is not None:
+            parts.append(f"pass {doing.pass_index + 1}")
+        parts.append(self._phase(doing))
+        if doing.tokens_per_s:
+            parts.append(f"{doing.tokens_per_s:,.0f} tok/s")
+        parts.append(clean(doing.model_name))
         return " | ".join(parts)
 
     def _phase(self, doing: Doing) -> str:

@@ -113,9 +113,10 @@ def test_a_cold_load_is_told_from_a_warm_one(llmphase: Command, data_folder: Pat
 def test_random_tokens_and_other_settings_reach_the_engine(
     llmphase: Command, models: dict[str, Path], data_folder: Path
 ) -> None:
-    cells = "-p 64 -n 2 -r 1 --tokens random".split()
-    engine = "-t 1 -tb 2 -b 128 -ub 64 -c 2048 -fa off -ctk q8_0 --load-mode none".split()
-    profiled(llmphase, models["llama"], *cells, *engine)
+    cells = ["-p", "64", "-n", "2", "-r", "1", "--tokens", "random", "-c", "2048"]
+    sizes = ["-t", "1", "-tb", "2", "-b", "128", "-ub", "64"]
+    kinds = ["-fa", "off", "-ctk", "q8_0", "--load-mode", "none"]
+    profiled(llmphase, models["llama"], *cells, *sizes, *kinds)
     resolved = saved_group(data_folder)["resolved"]
     assert (resolved["threads"], resolved["threads_batch"]) == (1, 2)
     assert (resolved["n_batch"], resolved["n_ubatch"], resolved["n_ctx"]) == (128, 64, 2048)
@@ -157,8 +158,11 @@ def test_a_cut_back_cache_goes_on_as_if_nothing_had_been(
     engine.clear()
     evaluate(engine, chunks)
     engine.save(768)
-    evaluate(engine, [(768, 50), (818, 1), (819, 1)])
+    # A tail and decode steps that together reach further than a sliding window's spare cells.
+    evaluate(engine, [(768, 127), *((895 + step, 1) for step in range(40))])
     engine.restore(768)
     evaluate(engine, [(768, 100)])
-    assert engine.last_logits() == pytest.approx(fresh, rel=1e-4, abs=1e-4)
+    # A restored cache may hold its cells in another order, so that sums round otherwise.
+    rounding = 1e-3 * max(map(abs, fresh))
+    assert engine.last_logits() == pytest.approx(fresh, abs=rounding)
     engine.close()

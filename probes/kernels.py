@@ -1,0 +1,262 @@
+"""Graphs of the engine's own kernels on one device, ready to run: matrix products, tiny operations, copies.
+
+Everything that costs time besides the computing (memory, valid weights, the graph) is made ahead, so that
+`Graph.run` does nothing but compute and wait for the end.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Callable, Collection, Iterator
+from contextlib import ExitStack, contextmanager
+from types import TracebackType
+from typing import Any
+
+from probes.errors import UnmeasurableError
+from probes.ggml_devices import Device
+from probes.ggml_library import EXTRA_BUFFER_TYPES, FLOATS, SET_THREADS, InitParams, ggml
+from probes.ggml_types import GGML_TYPES, GgmlType
+
+_F32, _F16 = 0, 1
+_QUANTIZED_WEIGHTS = 1 << 16
+"""Weights quantized once and laid out again and again: the formats of some take long to make."""
+_BY_NAME = {format_.name: (number, format_) for number, format_ in GGML_TYPES.items()}
+_NO_WEIGHTS = frozenset({"I8", "I16", "I32", "I64", "F64", "Q8_1", "Q8_K"})
+"""Formats that the library does not make weights in."""
+
+_CHAIN_WIDTH = 64
+_CHAIN_BLOCKS = 30
+_CHAIN_NODES_PER_BLOCK = 32
+_EPSILON = 1e-5
+
+
+def weight_format(name: str) -> GgmlType:
+    """The format of this name. Raises UnmeasurableError for one in which no weights can be made."""
+    if name not in _BY_NAME or name in _NO_WEIGHTS:
+        raise UnmeasurableError(f"the engine makes no weights in {name[:20]}", reason="unsupported")
+    return _BY_NAME[name][1]
+
+
+class Graph:
+    """A graph with its tensors in memory."""
+
+    def __init__(self, backend: int, handle: int, nodes: int) -> None:
+        self._backend = backend
+        self._handle = handle
+        self._compute = ggml().ggml_backend_graph_compute
+        self.nodes = nodes
+
+    def run(self) -> None:
+        """Compute all of it and wait. Raises UnmeasurableError when the device fails."""
+        status = self._compute(self._backend, self._handle)
+        if status:
+            raise UnmeasurableError(f"the device failed to compute (status {status})", reason="compute")
+
+
+class Backend:
+    """A device opened for computing; close it, or use it in a `with` statement."""
+
+    def __init__(self, device: Device, threads: int) -> None:
+        """`threads` counts on a CPU device alone. Raises UnmeasurableError when the device does not open."""
+        self.device = device
+        self._library = ggml()
+        self._handle = self._library.ggml_backend_dev_init(device.handle, None)
+        if not self._handle:
+            raise UnmeasurableError(f"{device.facts.name} does not open", reason="device")
+        set_threads = self._registered("ggml_backend_set_n_threads")
+        if set_threads:
+            SET_THREADS(set_threads)(self._handle, threads)
+
+    def __enter__(self) -> Backend:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Free the device."""
+        self._library.ggml_backend_free(self._handle)
+
+    def buffer_types(self, names: Collection[str]) -> tuple[int, ...]:
+        """Those of the device's extra buffer types that have one of these names, then its usual one.
+
+        Extra ones lay weights out anew for instructions that a machine may announce and not have: use only
+        what has already worked.
+        """
+        found: list[int] = []
+        get = self._registered("ggml_backend_dev_get_extra_bufts") if names else None
+        types = EXTRA_BUFFER_TYPES(get)(self.device.handle) if get else None
+        for pointer in _until_null(types):
+            if self._library.ggml_backend_buft_name(pointer).decode("utf-8", "replace") in names:
+                found.append(pointer)
+        return (*found, self._library.ggml_backend_dev_buffer_type(self.device.handle))
+
+    @contextmanager
+    def products(
+        self, rows: int, columns: int, weight_type: str, *, batch: int, copies: int, buffer_type: int
+    ) -> Iterator[Graph]:
+        """`copies` products, each of a weight matrix of its own with the same `batch` vectors.
+
+        Raises UnmeasurableError: `unsupported` where the device has no such kernel, `memory` where there is
+        too little.
+        """
+        number = _BY_NAME[weight_type][0]
+        library = self._library
+        with ExitStack() as stack:
+            weights = _new_context(stack, copies)
+            rest = _new_context(stack, 2 * copies + 8)
+            matrices = [library.ggml_new_tensor_2d(weights, number, columns, rows) for _ in range(copies)]
+            vectors = library.ggml_new_tensor_2d(rest, _F32, columns, batch)
+            self._allocate(stack, weights, buffer_type)
+            products = [library.ggml_mul_mat(rest, matrix, vectors) for matrix in matrices]
+            if not library.ggml_backend_dev_supports_op(self.device.handle, products[0]):
+                raise UnmeasurableError(
+                    f"{self.device.facts.name} has no kernel for {weight_type}", reason="unsupported"
+                )
+            graph = self._graph(rest, products)
+            self._allocate(stack, rest, library.ggml_backend_dev_buffer_type(self.device.handle))
+            self._fill(matrices, weight_bytes(rows, columns, weight_type))
+            self._set(vectors, _numbers(columns * batch))
+            yield graph
+
+    @contextmanager
+    def operations(self) -> Iterator[Graph]:
+        """The operations of a decoder's blocks at a width where they move next to nothing.
+
+        Kinds and order are those of a llama block: of 32 nodes 20 compute and 12 only look at a tensor in
+        another way. In the engine's own graphs 57 to 72 % of the nodes compute, as counted on models with
+        full, windowed, recurrent and mixed attention and with experts.
+        """
+        library = self._library
+        size = _CHAIN_BLOCKS * _CHAIN_NODES_PER_BLOCK + 8
+        with ExitStack() as stack:
+            context = _new_context(stack, size)
+            matrix = library.ggml_new_tensor_2d(context, _F16, _CHAIN_WIDTH, _CHAIN_WIDTH)
+            scale = library.ggml_new_tensor_2d(context, _F32, _CHAIN_WIDTH, 1)
+            start = library.ggml_new_tensor_2d(context, _F32, _CHAIN_WIDTH, 1)
+            end = start
+            for _ in range(_CHAIN_BLOCKS):
+                end = _block(context, end, matrix, scale)
+            graph = self._graph(context, [end], size)
+            self._allocate(stack, context, library.ggml_backend_dev_buffer_type(self.device.handle))
+            self._set(matrix, weight_bytes(_CHAIN_WIDTH, _CHAIN_WIDTH, "F16"))
+            for tensor in (scale, start):
+                self._set(tensor, _numbers(_CHAIN_WIDTH))
+            yield graph
+
+    @contextmanager
+    def transfer(self, n_bytes: int) -> Iterator[Callable[[], None]]:
+        """Copying that many bytes (a multiple of 4) from ordinary host memory onto the device."""
+        library = self._library
+        content = b"\x3f" * n_bytes  # fresh zeros would all come from one page
+        with ExitStack() as stack:
+            context = _new_context(stack, 2)
+            tensor = library.ggml_new_tensor_2d(context, _F32, n_bytes // 4, 1)
+            self._allocate(stack, context, library.ggml_backend_dev_buffer_type(self.device.handle))
+
+            def copy() -> None:
+                self._set(tensor, content)
+                library.ggml_backend_synchronize(self._handle)
+
+            yield copy
+
+    def _registered(self, name: str) -> int | None:
+        """The address of a function that the device's backend offers by name; None where it has none."""
+        registry = self._library.ggml_backend_dev_backend_reg(self.device.handle)
+        address: int | None = self._library.ggml_backend_reg_get_proc_address(registry, name.encode())
+        return address
+
+    def _allocate(self, stack: ExitStack, context: int, buffer_type: int) -> None:
+        buffer = self._library.ggml_backend_alloc_ctx_tensors_from_buft(context, buffer_type)
+        if not buffer:
+            raise UnmeasurableError(f"{self.device.facts.name} has too little memory", reason="memory")
+        stack.callback(self._library.ggml_backend_buffer_free, buffer)
+
+    def _graph(self, context: int, ends: list[int], size: int | None = None) -> Graph:
+        library = self._library
+        handle = library.ggml_new_graph_custom(context, size or 2 * len(ends) + 8, False)
+        for tensor in ends:
+            library.ggml_build_forward_expand(handle, tensor)
+        return Graph(self._handle, handle, library.ggml_graph_n_nodes(handle))
+
+    def _fill(self, matrices: list[int], content: bytes) -> None:
+        """The same weights for all; devices copy them from the first, not each from the host."""
+        for matrix in matrices:
+            if matrix == matrices[0] or self.device.facts.kind == "cpu":
+                self._set(matrix, content)
+            else:
+                self._library.ggml_backend_tensor_copy(matrices[0], matrix)
+
+    def _set(self, tensor: int, content: bytes) -> None:
+        self._library.ggml_backend_tensor_set(tensor, content, 0, len(content))
+
+
+def _new_context(stack: ExitStack, size: int) -> int:
+    """Room for the descriptions of `size` tensors and a graph of them; their data lie elsewhere."""
+    library = ggml()
+    room = library.ggml_tensor_overhead() * size + library.ggml_graph_overhead_custom(size, False)
+    context: int = library.ggml_init(InitParams(room, None, True))
+    stack.callback(library.ggml_free, context)
+    return context
+
+
+def _block(context: int, hidden: int, matrix: int, scale: int) -> int:
+    """One block: attention with stand-ins of its shape-changing steps, then the gated feed-forward part."""
+    library = ggml()
+    times = functools.partial(library.ggml_mul_mat, context, matrix)
+
+    def looked_at(tensor: int, ways: int) -> int:
+        for _ in range(ways):
+            tensor = library.ggml_reshape_2d(context, tensor, _CHAIN_WIDTH, 1)
+        return tensor
+
+    def touched(tensor: int, steps: int) -> int:
+        for _ in range(steps):
+            tensor = library.ggml_scale(context, tensor, 1.0)
+        return tensor
+
+    def normed(tensor: int) -> int:
+        normal = library.ggml_rms_norm(context, tensor, _EPSILON)
+        return int(library.ggml_mul(context, normal, scale))
+
+    add = functools.partial(library.ggml_add, context)
+    inputs = normed(hidden)
+    query = touched(looked_at(times(inputs), 3), 1)
+    key = touched(looked_at(times(inputs), 3), 2)
+    value = touched(looked_at(times(inputs), 3), 1)
+    attended = looked_at(add(add(query, key), value), 3)
+    hidden = add(hidden, times(attended))
+    inputs = normed(hidden)
+    gated = library.ggml_swiglu_split(context, times(inputs), times(inputs))
+    return int(add(hidden, times(gated)))
+
+
+def weight_bytes(rows: int, columns: int, weight_type: str) -> bytes:
+    """A matrix of ordinary small weights in this format: no zeros, infinities or denormals, on which
+    kernels may run at another speed. Rows repeat."""
+    number, format_ = _BY_NAME[weight_type]
+    unique = min(rows, max(1, _QUANTIZED_WEIGHTS // columns))
+    row_bytes = columns // format_.block_elements * format_.block_bytes
+    made = ctypes.create_string_buffer(unique * row_bytes)
+    values = _numbers(unique * columns)
+    importance = (ctypes.c_float * columns)(*([1.0] * columns))
+    source = ctypes.cast(ctypes.c_char_p(values), FLOATS)
+    ggml().ggml_quantize_chunk(number, source, made, 0, unique, columns, importance)
+    return (made.raw * -(-rows // unique))[: rows * row_bytes]
+
+
+def _numbers(count: int) -> bytes:
+    """Normally distributed numbers as F32, the same each time."""
+    import numpy as np
+
+    return np.random.default_rng(1).standard_normal(count, dtype=np.float32).tobytes()
+
+
+def _until_null(pointers: Any) -> Iterator[int]:
+    index = 0
+    while pointers and pointers[index]:
+        yield pointers[index]
+        index += 1

@@ -1,0 +1,70 @@
+"""The matrix products that one token takes, as the model file's header tells: shapes, formats, counts."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+
+from probes.gguf_reader import TensorInfo, read_header
+from probes.records import ModelFacts
+
+_EMBEDDING = "token_embd.weight"
+_TABLES = frozenset({"per_layer_token_embd.weight", "position_embd.weight", "token_types.weight"})
+"""Rows are looked up in these; they multiply nothing."""
+_EXPERTS = "exps.weight"
+_LEAST_SIDE = 32
+"""Convolution kernels and the like are narrower: no matrix product of their own."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class MatrixShape:
+    """Weight matrices of one shape and format."""
+
+    rows: int
+    """Outputs of the product."""
+    columns: int
+    """Inputs of the product."""
+    weight_type: str
+    """ggml type name."""
+    per_token: int
+    """Products with such a matrix that one token takes; of experts only those that it is sent to."""
+
+
+def matrix_shapes(model: ModelFacts) -> tuple[MatrixShape, ...]:
+    """The shapes in a model, those that move the most bytes for a token first.
+
+    Raises ModelFileError and UnmeasurableError as `read_header` does.
+    """
+    headers = [read_header(Path(path)) for path in model.files]
+    return shapes_of(model, [tensor for header in headers for tensor in header.tensors])
+
+
+def shapes_of(model: ModelFacts, tensors: Iterable[TensorInfo]) -> tuple[MatrixShape, ...]:
+    """The shapes among these tensors, those that move the most bytes for a token first."""
+    counts: Counter[tuple[int, int, str]] = Counter()
+    n_bytes: Counter[tuple[int, int, str]] = Counter()
+    for tensor in tensors:
+        products = _products(tensor, model)
+        if products:
+            columns, rows = tensor.shape[:2]
+            key = (rows, columns, tensor.type.name)
+            counts[key] += products
+            n_bytes[key] += products * dataclasses.replace(tensor, shape=(columns, rows)).n_bytes
+    return tuple(
+        MatrixShape(rows=rows, columns=columns, weight_type=name, per_token=counts[rows, columns, name])
+        for (rows, columns, name), _ in n_bytes.most_common()
+    )
+
+
+def _products(tensor: TensorInfo, model: ModelFacts) -> int:
+    """How many products one token takes with the matrices in this tensor."""
+    is_table = tensor.name in _TABLES or (tensor.name == _EMBEDDING and not model.tied_output)
+    is_matrix = tensor.name.endswith(".weight") and len(tensor.shape) in (2, 3)
+    if is_table or not is_matrix or min(tensor.shape[:2]) < _LEAST_SIDE:
+        return 0
+    slices = tensor.shape[2] if len(tensor.shape) == 3 else 1
+    if tensor.name.endswith(_EXPERTS) and model.n_experts_used:
+        return min(model.n_experts_used, slices)
+    return slices

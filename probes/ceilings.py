@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import statistics
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -41,7 +42,9 @@ _MEMORY_SHARE = 0.25
 """Of the free memory, at most, that the weights may take."""
 _TRANSFER_BYTES = (_MIB, 64 * _MIB)
 _MAX_COPIES = 8192
-_WARM_UP, _LEAST_REPEATS, _MOST_REPEATS = 2, 3, 20
+_LEAST_RUNS, _MOST_RUNS = 4, 25
+_BUSY_SPREAD = 1.3
+"""Of the median over the fastest run, from which on the machine is taken to be busy with other things."""
 _CACHE_FOLDER = Path("/sys/devices/system/cpu")
 _SUFFIXES = {"K": 2**10, "M": 2**20, "G": 2**30}
 
@@ -106,6 +109,7 @@ class _DeviceBench:
         self._unknown: dict[str, str] = {} if doubt is None else {"memory_bytes_s": doubt}
         self._rates: list[KernelRate] = []
         self._large: list[KernelRate] = []
+        self._spreads: list[float] = []
         self._operation_s: float | None = None
         self._transfer_bytes_s: float | None = None
         self._left = 2 + 2 * len(self._types()) + 2 * len(wanted.shapes)
@@ -126,6 +130,8 @@ class _DeviceBench:
             for shape in self._wanted.shapes:
                 with self._trying("rates"):
                     self._measure_own(backend, shape)
+        if self._spreads and statistics.median(self._spreads) > _BUSY_SPREAD:
+            self._unknown["rates"] = "busy: runs of the same kernel differed too much, something else ran"
         return self._ceiling()
 
     def _ceiling(self) -> DeviceCeiling:
@@ -150,7 +156,7 @@ class _DeviceBench:
         try:
             yield
         except UnmeasurableError as error:
-            self._unknown.setdefault(field, str(error))
+            self._unknown.setdefault(field, f"{error.reason}: {error}")
         self._left = max(1, self._left - 1)
 
     def _types(self) -> list[str]:
@@ -161,18 +167,19 @@ class _DeviceBench:
         return [name for name, _ in n_bytes.most_common(_MAX_TYPES)]
 
     def _fastest_s(self, run: Callable[[], None]) -> float:
-        """Seconds of the fastest of several runs after two to warm up, within this measurement's slot."""
+        """Seconds of the fastest of several runs, within this measurement's share of the time. The first ones
+        warm caches and threads up, so they are not the fastest."""
         begin_s = time.perf_counter()
         slot_end_s = begin_s + max(0.0, self._end_s - begin_s) / self._left
-        for _ in range(_WARM_UP):
-            run()
-        fastest_s, repeats = float("inf"), 0
-        while repeats < _LEAST_REPEATS or (repeats < _MOST_REPEATS and time.perf_counter() < slot_end_s):
+        runs_s: list[float] = []
+        while begin_s < (slot_end_s if len(runs_s) >= _LEAST_RUNS else self._end_s) or not runs_s:
             begin_s = time.perf_counter()
             run()
-            fastest_s = min(fastest_s, time.perf_counter() - begin_s)
-            repeats += 1
-        return fastest_s
+            runs_s.append(time.perf_counter() - begin_s)
+            if len(runs_s) == _MOST_RUNS:
+                break
+        self._spreads.append(statistics.median(runs_s) / min(runs_s))
+        return min(runs_s)
 
     def _require_time(self) -> None:
         if time.perf_counter() >= self._end_s:
@@ -220,13 +227,19 @@ class _DeviceBench:
     def _rate(
         self, backend: Backend, rows: int, columns: int, weight_type: str, batch: int, copies: int
     ) -> KernelRate:
-        """One kind of product, in the first of the wanted memory layouts that has a kernel for it."""
+        """One kind of product: the fastest run of a graph of `copies` of it."""
         self._require_time()
-        *extra, usual = backend.buffer_types(self._wanted.weight_buffers)
-        for buffer_type in extra:
-            with contextlib.suppress(_NoKernelError):
-                return self._rate_in(backend, buffer_type, rows, columns, weight_type, batch, copies)
-        return self._rate_in(backend, usual, rows, columns, weight_type, batch, copies)
+        names = self._wanted.weight_buffers
+        with backend.products(rows, columns, weight_type, batch, copies, names) as graph:
+            seconds = self._fastest_s(graph.run) / copies
+        return KernelRate(
+            rows=rows,
+            columns=columns,
+            batch=batch,
+            weight_type=weight_type,
+            seconds=seconds,
+            weight_bytes=rows * row_bytes(columns, weight_type),
+        )
 
     def _sendable_bytes(self) -> int:
         """Weights that get to the device within one measurement's time."""
@@ -251,11 +264,14 @@ def _weight_set(device: Device, memory_bytes: int | None) -> tuple[int, str | No
         return min(_MOST_SET_BYTES, room), None
     cache_bytes = last_level_cache_bytes()
     if cache_bytes is None:
-        return min(_LEAST_SET_BYTES, room), "the size of the caches is not known: they may have helped"
+        return min(_LEAST_SET_BYTES, room), "caches: their size is not known, they may have helped"
     wanted = max(_LEAST_SET_BYTES, _CACHES_EXCEEDED * cache_bytes)
     chosen = min(wanted, _MOST_SET_BYTES, room)
     enough = chosen >= _CACHES_EXCEEDED * cache_bytes
-    return chosen, None if enough else f"caches of {cache_bytes // _MIB} MiB may have held part of the weights"
+    return (
+        chosen,
+        None if enough else f"caches: {cache_bytes // _MIB} MiB of them may have held part of the weights",
+    )
 
 
 def last_level_cache_bytes(folder: Path = _CACHE_FOLDER) -> int | None:

@@ -46,6 +46,15 @@ class Engine(Protocol):
         """Load the weights. `progress` gets the share loaded, 0 to 1. Raises EngineError."""
         ...
 
+    def open_vocabulary(self, path: str) -> None:
+        """Read the vocabulary alone, for `tokenize` and `chat_text`. Raises EngineError."""
+        ...
+
+    def chat_text(self, messages: Sequence[tuple[str, str]]) -> str:
+        """The text of (role, content) messages by the model's chat template, ready for an answer. Raises
+        EngineError when there is no template or the engine does not know its form."""
+        ...
+
     def open_context(self, settings: Settings) -> None:
         """Make the context: caches and compute buffers. Raises EngineError."""
         ...
@@ -58,8 +67,8 @@ class Engine(Protocol):
         """Warnings and errors of the engine's log since the model was opened."""
         ...
 
-    def tokenize(self, text: bytes) -> list[int]:
-        """Token ids of the text, special tokens added as the model wants them."""
+    def tokenize(self, text: bytes, *, special: bool = False) -> list[int]:
+        """Token ids of the text, begun as the model wants it; `special` reads names of special tokens in it."""
         ...
 
     def text_of(self, tokens: Sequence[int]) -> bytes:

@@ -28,6 +28,7 @@ from probes.messages import (
 from probes.page_cache import cached_fraction, classify, drop
 from probes.plan import PlannedGroup
 from probes.records import CellResult, Disturbance, EngineFacts, GroupResult, LoadSample, Options
+from probes.requests import Request, short_request, workload_request
 from probes.worker_process import WorkerCrash, WorkerProcess
 
 _TICK_S = 1.0
@@ -100,6 +101,8 @@ class GroupSession:
 
     def __init__(self, group: PlannedGroup, options: Options, policy: Policy, watch: Watch) -> None:
         self._model = group.model
+        self._workload = group.workload
+        self._prompt = group.prompt
         self._options = options
         self._policy = policy
         self._watch = watch
@@ -108,6 +111,7 @@ class GroupSession:
         self._sampler: Sampler | None = None
         self._doing = Doing(model_name=group.model.name, phase="load")
         self._restarts = 0
+        self._beside_done = False
         self._stalled = False
         """The last pass found that nothing fits into the time left."""
         self._last_tick_s = 0.0
@@ -124,6 +128,8 @@ class GroupSession:
     def step(self, deadline_ns: int) -> bool:
         """One pass over the lengths that still need it; False when there is nothing left to do."""
         self._deadline_ns = deadline_ns
+        if self._workload is not None and self._record.passes and not self._beside_done:
+            self._guarded("beside", self._run_beside)
         lengths = self._lengths_to_run() if self._worker is not None else ()
         if not lengths:
             return False
@@ -133,7 +139,7 @@ class GroupSession:
     def finish(self, deadline_ns: int) -> None:
         """What stands beside the phases, then further loads in fresh processes, as time allows."""
         self._deadline_ns = deadline_ns
-        if self._worker is not None and self._time_left_ns() > 0:
+        if self._worker is not None and self._time_left_ns() > 0 and not self._beside_done:
             self._guarded("beside", self._run_beside)
         self.end()
         if self._record.is_loaded:
@@ -179,6 +185,7 @@ class GroupSession:
                 seed=self._options.seed,
                 max_tokens=max(self._options.prompt_tokens) + self._options.output_tokens,
                 warm_up=warm_up,
+                prompt=self._prompt,
             )
         )
         loaded = self._wait_for(worker, Loaded)
@@ -227,11 +234,11 @@ class GroupSession:
     def _reserve_ns(self) -> int:
         """Time that the whole request and the further loads will likely take, a quarter of the budget at the
         most: kept from the passes after the first."""
-        request = self._request_cell()
+        request = None if self._beside_done else self._request_to_run()
         loads = 0 if self._model.file_bytes > _EXTRA_LOADS_MAX_BYTES else _START_COST * _EXTRA_LOADS
         expected_ns = loads * self._record.longest_load_ns
         if request is not None:
-            expected_ns += _request_cost_ns(request)
+            expected_ns += request.expected_ns
         return min(expected_ns, self._options.budget_ns // 4)
 
     def _run_pass(self, lengths: tuple[int, ...]) -> None:
@@ -255,23 +262,28 @@ class GroupSession:
     # Beside
 
     def _run_beside(self) -> None:
+        self._beside_done = True
         worker = self._loaded_worker()
-        request = self._request_cell()
+        request = self._request_to_run()
         worker.send(
             RunBeside(
                 lengths=tuple(cell.prompt_tokens for cell in self._record.measured()),
                 repetitions=_BESIDE_REPETITIONS,
                 request_prompt_tokens=None if request is None else request.prompt_tokens,
-                request_output_tokens=self._options.output_tokens,
+                request_output_tokens=0 if request is None else request.output_tokens,
+                request_cached_tokens=0 if request is None else request.cached_tokens,
             )
         )
         self._tell(dataclasses.replace(self._doing, phase="beside"))
         self._record.take_beside(self._wait_for(worker, BesideDone))
+        self._watch.changed()
 
-    def _request_cell(self) -> CellResult | None:
-        """The measured cell whose request is run as a whole; None when none fits into the time left."""
-        short = [cell for cell in self._record.measured() if 0 < cell.prompt_tokens <= _REQUEST_MAX_TOKENS]
-        return short[-1] if short and _request_cost_ns(short[-1]) <= self._time_left_ns() else None
+    def _request_to_run(self) -> Request | None:
+        """The request to run as a whole, cut to what fits into the time left; None when nothing does."""
+        measured, left_ns = self._record.measured(), self._time_left_ns()
+        if self._workload is not None:
+            return workload_request(self._workload, measured, left_ns)
+        return short_request(measured, self._options.output_tokens, left_ns)
 
     # Events
 
@@ -379,11 +391,6 @@ class GroupSession:
         )
         self._record.forget()
         self._guarded("load", self._load_to_measure)
-
-
-def _request_cost_ns(cell: CellResult) -> int:
-    """What the whole request of a measured cell will likely take."""
-    return round(statistics.median(sample.prefill_ns + sum(sample.decode_ns) for sample in cell.samples))
 
 
 def _pass_cost_ns(measured: tuple[CellResult, ...], longest: int) -> int:

@@ -18,7 +18,6 @@ from probes.ggml_devices import Device
 from probes.ggml_library import EXTRA_BUFFER_TYPES, FLOATS, SET_THREADS, InitParams, ggml
 from probes.ggml_types import GGML_TYPES, GgmlType
 
-_F32, _F16 = 0, 1
 _QUANTIZED_WEIGHTS = 1 << 16
 """Weights quantized once and laid out again and again: the formats of some take long to make."""
 _BY_NAME = {format_.name: (number, format_) for number, format_ in GGML_TYPES.items()}
@@ -26,16 +25,9 @@ _NO_WEIGHTS = frozenset({"I8", "I16", "I32", "I64", "F64", "Q8_1", "Q8_K"})
 """Formats that the library does not make weights in."""
 
 _CHAIN_WIDTH = 64
-_CHAIN_BLOCKS = 30
+_CHAIN_BLOCKS = 12
 _CHAIN_NODES_PER_BLOCK = 32
 _EPSILON = 1e-5
-
-
-def weight_format(name: str) -> GgmlType:
-    """The format of this name. Raises UnmeasurableError for one in which no weights can be made."""
-    if name not in _BY_NAME or name in _NO_WEIGHTS:
-        raise UnmeasurableError(f"the engine makes no weights in {name[:20]}", reason="unsupported")
-    return _BY_NAME[name][1]
 
 
 class Graph:
@@ -80,45 +72,40 @@ class Backend:
         """Free the device."""
         self._library.ggml_backend_free(self._handle)
 
-    def buffer_types(self, names: Collection[str]) -> tuple[int, ...]:
-        """Those of the device's extra buffer types that have one of these names, then its usual one.
-
-        Extra ones lay weights out anew for instructions that a machine may announce and not have: use only
-        what has already worked.
-        """
-        found: list[int] = []
-        get = self._registered("ggml_backend_dev_get_extra_bufts") if names else None
-        types = EXTRA_BUFFER_TYPES(get)(self.device.handle) if get else None
-        for pointer in _until_null(types):
-            if self._library.ggml_backend_buft_name(pointer).decode("utf-8", "replace") in names:
-                found.append(pointer)
-        return (*found, self._library.ggml_backend_dev_buffer_type(self.device.handle))
-
     @contextmanager
     def products(
-        self, rows: int, columns: int, weight_type: str, *, batch: int, copies: int, buffer_type: int
+        self,
+        rows: int,
+        columns: int,
+        weight_type: str,
+        batch: int,
+        copies: int,
+        extra_buffers: Collection[str] = (),
     ) -> Iterator[Graph]:
         """`copies` products, each of a weight matrix of its own with the same `batch` vectors.
 
-        Raises UnmeasurableError: `unsupported` where the device has no such kernel, `memory` where there is
-        too little.
+        Weights lie in the first of the device's extra buffer types that is named in `extra_buffers` and has
+        a kernel for them, else in its usual one. Raises UnmeasurableError: `unsupported` where the device has
+        no kernel for it, `memory` where there is too little.
         """
-        number = _BY_NAME[weight_type][0]
-        library = self._library
+        content = weight_bytes(rows, columns, weight_type)
+        buffer_types = (*self._extra_buffer_types(extra_buffers), self._usual_buffer_type())
         with ExitStack() as stack:
-            weights = _new_context(stack, copies)
-            rest = _new_context(stack, 2 * copies + 8)
-            matrices = [library.ggml_new_tensor_2d(weights, number, columns, rows) for _ in range(copies)]
-            vectors = library.ggml_new_tensor_2d(rest, _F32, columns, batch)
-            self._allocate(stack, weights, buffer_type)
-            products = [library.ggml_mul_mat(rest, matrix, vectors) for matrix in matrices]
-            if not library.ggml_backend_dev_supports_op(self.device.handle, products[0]):
+            for buffer_type in buffer_types:
+                if self._has_kernel(rows, columns, weight_type, batch, buffer_type):
+                    break
+            else:
                 raise UnmeasurableError(
                     f"{self.device.facts.name} has no kernel for {weight_type}", reason="unsupported"
                 )
+            weights, rest = _new_context(stack, copies), _new_context(stack, 2 * copies + 8)
+            matrices = [_new_matrix(weights, weight_type, rows, columns) for _ in range(copies)]
+            self._allocate(stack, weights, buffer_type)
+            vectors = _new_matrix(rest, "F32", batch, columns)
+            products = [self._library.ggml_mul_mat(rest, matrix, vectors) for matrix in matrices]
             graph = self._graph(rest, products)
-            self._allocate(stack, rest, library.ggml_backend_dev_buffer_type(self.device.handle))
-            self._fill(matrices, weight_bytes(rows, columns, weight_type))
+            self._allocate(stack, rest, self._usual_buffer_type())
+            self._fill(matrices, content)
             self._set(vectors, _numbers(columns * batch))
             yield graph
 
@@ -130,18 +117,17 @@ class Backend:
         another way. In the engine's own graphs 57 to 72 % of the nodes compute, as counted on models with
         full, windowed, recurrent and mixed attention and with experts.
         """
-        library = self._library
         size = _CHAIN_BLOCKS * _CHAIN_NODES_PER_BLOCK + 8
         with ExitStack() as stack:
             context = _new_context(stack, size)
-            matrix = library.ggml_new_tensor_2d(context, _F16, _CHAIN_WIDTH, _CHAIN_WIDTH)
-            scale = library.ggml_new_tensor_2d(context, _F32, _CHAIN_WIDTH, 1)
-            start = library.ggml_new_tensor_2d(context, _F32, _CHAIN_WIDTH, 1)
+            matrix = _new_matrix(context, "F16", _CHAIN_WIDTH, _CHAIN_WIDTH)
+            scale = _new_matrix(context, "F32", 1, _CHAIN_WIDTH)
+            start = _new_matrix(context, "F32", 1, _CHAIN_WIDTH)
             end = start
             for _ in range(_CHAIN_BLOCKS):
                 end = _block(context, end, matrix, scale)
             graph = self._graph(context, [end], size)
-            self._allocate(stack, context, library.ggml_backend_dev_buffer_type(self.device.handle))
+            self._allocate(stack, context, self._usual_buffer_type())
             self._set(matrix, weight_bytes(_CHAIN_WIDTH, _CHAIN_WIDTH, "F16"))
             for tensor in (scale, start):
                 self._set(tensor, _numbers(_CHAIN_WIDTH))
@@ -154,14 +140,34 @@ class Backend:
         content = b"\x3f" * n_bytes  # fresh zeros would all come from one page
         with ExitStack() as stack:
             context = _new_context(stack, 2)
-            tensor = library.ggml_new_tensor_2d(context, _F32, n_bytes // 4, 1)
-            self._allocate(stack, context, library.ggml_backend_dev_buffer_type(self.device.handle))
+            tensor = _new_matrix(context, "F32", 1, n_bytes // 4)
+            self._allocate(stack, context, self._usual_buffer_type())
 
             def copy() -> None:
                 self._set(tensor, content)
                 library.ggml_backend_synchronize(self._handle)
 
             yield copy
+
+    def _usual_buffer_type(self) -> int:
+        return int(self._library.ggml_backend_dev_buffer_type(self.device.handle))
+
+    def _extra_buffer_types(self, names: Collection[str]) -> Iterator[int]:
+        """Buffer types that lay weights out anew for instructions that a machine may announce and not have:
+        only those that are asked for by name."""
+        get = self._registered("ggml_backend_dev_get_extra_bufts") if names else None
+        types = EXTRA_BUFFER_TYPES(get)(self.device.handle) if get else None
+        for pointer in _until_null(types):
+            if self._library.ggml_backend_buft_name(pointer).decode("utf-8", "replace") in names:
+                yield pointer
+
+    def _has_kernel(self, rows: int, columns: int, weight_type: str, batch: int, buffer_type: int) -> bool:
+        with ExitStack() as stack:
+            weights, rest = _new_context(stack, 1), _new_context(stack, 2)
+            matrix = _new_matrix(weights, weight_type, rows, columns)
+            self._allocate(stack, weights, buffer_type)
+            product = self._library.ggml_mul_mat(rest, matrix, _new_matrix(rest, "F32", batch, columns))
+            return bool(self._library.ggml_backend_dev_supports_op(self.device.handle, product))
 
     def _registered(self, name: str) -> int | None:
         """The address of a function that the device's backend offers by name; None where it has none."""
@@ -234,18 +240,36 @@ def _block(context: int, hidden: int, matrix: int, scale: int) -> int:
     return int(add(hidden, times(gated)))
 
 
+def row_bytes(columns: int, weight_type: str) -> int:
+    """Bytes of one row of weights in this format.
+
+    Raises UnmeasurableError (`unsupported`) for a format in which no weights can be made.
+    """
+    _, format_ = _format(weight_type)
+    return columns // format_.block_elements * format_.block_bytes
+
+
 def weight_bytes(rows: int, columns: int, weight_type: str) -> bytes:
     """A matrix of ordinary small weights in this format: no zeros, infinities or denormals, on which
-    kernels may run at another speed. Rows repeat."""
-    number, format_ = _BY_NAME[weight_type]
+    kernels may run at another speed. Rows repeat. Raises as `row_bytes` does."""
+    number, _ = _format(weight_type)
     unique = min(rows, max(1, _QUANTIZED_WEIGHTS // columns))
-    row_bytes = columns // format_.block_elements * format_.block_bytes
-    made = ctypes.create_string_buffer(unique * row_bytes)
-    values = _numbers(unique * columns)
+    made = ctypes.create_string_buffer(unique * row_bytes(columns, weight_type))
+    source = ctypes.cast(ctypes.c_char_p(_numbers(unique * columns)), FLOATS)
     importance = (ctypes.c_float * columns)(*([1.0] * columns))
-    source = ctypes.cast(ctypes.c_char_p(values), FLOATS)
     ggml().ggml_quantize_chunk(number, source, made, 0, unique, columns, importance)
-    return (made.raw * -(-rows // unique))[: rows * row_bytes]
+    whole, rest = divmod(rows, unique)
+    return made.raw * whole + made.raw[: rest * row_bytes(columns, weight_type)]
+
+
+def _format(weight_type: str) -> tuple[int, GgmlType]:
+    if weight_type not in _BY_NAME or weight_type in _NO_WEIGHTS:
+        raise UnmeasurableError(f"the engine makes no weights in {weight_type[:20]}", reason="unsupported")
+    return _BY_NAME[weight_type]
+
+
+def _new_matrix(context: int, weight_type: str, rows: int, columns: int) -> int:
+    return int(ggml().ggml_new_tensor_2d(context, _BY_NAME[weight_type][0], columns, rows))
 
 
 def _numbers(count: int) -> bytes:

@@ -112,7 +112,7 @@ class LlamaEngine:
         callback = lib.llama_progress_callback(on_progress)
         params.progress_callback = callback
         self._log.lines.clear()
-        name = path.encode("utf-8", "surrogateescape")
+        name = _encoded(path)
         started_ns = perf_counter_ns()
         self._model = lib.llama_model_load_from_file(name, params)
         ended_ns = perf_counter_ns()
@@ -123,6 +123,33 @@ class LlamaEngine:
         self._settings = settings
         boundary_ns = first_progress_ns or ended_ns
         return OpenTimes(open_ns=boundary_ns - started_ns, tensors_ns=ended_ns - boundary_ns)
+
+    def open_vocabulary(self, path: str) -> None:
+        """See Engine."""
+        params = lib.llama_model_default_params()
+        params.vocab_only = True
+        self._model = lib.llama_model_load_from_file(_encoded(path), params)
+        if not self._model:
+            raise EngineError(f"the engine can not read the vocabulary: {self._last_words()}", reason="load")
+        self._vocab = lib.llama_model_get_vocab(self._model)
+
+    def chat_text(self, messages: Sequence[tuple[str, str]]) -> str:
+        """See Engine."""
+        template = lib.llama_model_chat_template(self._model, None)
+        if not template:
+            raise EngineError("this model has no chat template: leave out --chat", reason="no-template")
+        encoded = [(role.encode(), content.encode()) for role, content in messages]
+        chat = (lib.llama_chat_message * len(encoded))(*encoded)
+        room = 2 * sum(len(content) for _, content in encoded) + 4096
+        while True:
+            buffer = ctypes.create_string_buffer(room)
+            size = lib.llama_chat_apply_template(template, chat, len(encoded), True, buffer, room)
+            if size < 0:
+                message = "the engine does not know the form of this model's chat template: apply it yourself"
+                raise EngineError(f"{message} and leave out --chat", reason="no-template")
+            if size <= room:
+                return buffer.raw[:size].decode("utf-8", "replace")
+            room = size
 
     def open_context(self, settings: Settings) -> None:
         """See Engine."""
@@ -190,11 +217,11 @@ class LlamaEngine:
         errors = [text for level, text in self._log.lines if level == _ERROR and text.strip()]
         return errors[-1].strip() if errors else "it gave no reason"
 
-    def tokenize(self, text: bytes) -> list[int]:
+    def tokenize(self, text: bytes, *, special: bool = False) -> list[int]:
         """See Engine."""
         room = len(text) + 8
         tokens = (lib.llama_token * room)()
-        count = lib.llama_tokenize(self._vocab, text, len(text), tokens, room, True, False)
+        count = lib.llama_tokenize(self._vocab, text, len(text), tokens, room, True, special)
         if count < 0:
             raise EngineError("the engine can not tokenize the prompt text", reason="tokenize")
         return list(tokens[:count])
@@ -311,6 +338,10 @@ class LlamaEngine:
         if self._model:
             lib.llama_model_free(self._model)
         self._context = self._model = self._memory = None
+
+
+def _encoded(path: str) -> bytes:
+    return path.encode("utf-8", "surrogateescape")
 
 
 def _pointer_at(array: Any, index: int, kind: Any) -> Any:

@@ -37,6 +37,19 @@ class AskFacts:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Prepare:
+    """Count the tokens of a prompt with the model's vocabulary alone; no weights are loaded."""
+
+    path: str
+    prompt: str
+    system: str | None
+    chat: bool
+    """Apply the model's chat template."""
+    prefix: str | None
+    """A text whose tokens a runtime has in its cache already."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
     """Load a model to a usable context and lay tokens ready."""
 
@@ -48,6 +61,8 @@ class Load:
     """Longest position that will be evaluated, plus one."""
     warm_up: bool
     """Settle decode (and on devices prefill) after the first touch; a load that is only timed needs none."""
+    prompt: str | None = None
+    """The user's own prompt, laid ready instead of `tokens`; what is longer goes on with text."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +85,7 @@ class RunBeside:
     request_prompt_tokens: int | None
     """None: no whole request."""
     request_output_tokens: int
+    request_cached_tokens: int = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +101,17 @@ class Facts:
     """Answer to AskFacts; also sent by itself after a load."""
 
     engine: EngineFacts
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """Answer to Prepare."""
+
+    text: str
+    """The prompt as the model gets it, chat template applied."""
+    tokens: int
+    cached_tokens: int
+    """Tokens at its beginning that are those of the prefix."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,12 +181,13 @@ class Failed:
     message: str
 
 
-Command = AskFacts | Load | RunPass | RunBeside | Quit
-Event = Facts | LoadProgress | Loaded | StepBegins | CellMeasured | PassDone | BesideDone | Failed
+Command = AskFacts | Prepare | Load | RunPass | RunBeside | Quit
+Event = Facts | Prepared | LoadProgress | Loaded | StepBegins | CellMeasured | PassDone | BesideDone | Failed
 
-COMMANDS: tuple[type[Any], ...] = (AskFacts, Load, RunPass, RunBeside, Quit)
+COMMANDS: tuple[type[Any], ...] = (AskFacts, Prepare, Load, RunPass, RunBeside, Quit)
 EVENTS: tuple[type[Any], ...] = (
     Facts,
+    Prepared,
     LoadProgress,
     Loaded,
     StepBegins,

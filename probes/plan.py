@@ -11,11 +11,16 @@ from collections.abc import Sequence
 from typing import Literal, TypeVar
 
 from probes.errors import UsageError
-from probes.records import ModelFacts, Options, Settings
+from probes.records import ModelFacts, Options, Settings, Workload
 
 MAX_LENGTHS = 256
 MAX_TOKENS = 16 * 1024 * 1024
 """Longer than any context that a model offers: a larger number is a slip of the finger."""
+_WALK_STEPS = 16
+"""Decode steps at each depth of a diagnosis: the request itself brings more."""
+_SHORTEST_HALF = 32
+_WORKLOAD_PRECISION = 0.05
+_WORKLOAD_BUDGET_NS = 60 * 10**9
 _CONTEXT_STEP = 256
 """The engine rounds its cache up to this many cells."""
 
@@ -56,6 +61,10 @@ class PlannedGroup:
 
     model: ModelFacts
     settings: Settings
+    workload: Workload | None = None
+    """The request to run as a whole; None: one at a measured length."""
+    prompt: str | None = None
+    """The user's own prompt, as the model gets it."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +130,38 @@ def build_plan(models: Sequence[ModelFacts], asked: Asked, default_threads: int)
         options=options,
         warnings=tuple(_warnings(models, max(lengths) + output_tokens)),
     )
+
+
+def build_workload_plan(
+    model: ModelFacts, asked: Asked, workload: Workload, prompt: str | None, default_threads: int
+) -> Plan:
+    """The plan that a diagnosis needs: the request itself, and the walk that the phase model is fitted on.
+
+    The walk's lengths span the depths that the request comes through: empty, half the prompt, the
+    prompt, and prompt and output together. Raises UsageError naming the option to change.
+    """
+    end = workload.prompt_tokens + workload.output_tokens
+    half = workload.prompt_tokens // 2
+    lengths = {0, workload.prompt_tokens, end} | ({half} if half >= _SHORTEST_HALF else set())
+    walk = dataclasses.replace(
+        asked,
+        prompt_tokens=tuple(sorted(lengths)),
+        output_tokens=_WALK_STEPS,
+        precision=asked.precision or _WORKLOAD_PRECISION,
+        budget_ns=asked.budget_ns or _WORKLOAD_BUDGET_NS,
+        cold=workload.start == "cold",
+    )
+    if asked.n_ctx is not None and asked.n_ctx < end:
+        raise UsageError(
+            f"the prompt ({workload.prompt_tokens:,} tokens) and its output ({workload.output_tokens:,}) do not"
+            f" fit into --ctx {asked.n_ctx:,}: cut {end - asked.n_ctx:,} tokens, or give --ctx {end}",
+            reason="context",
+        )
+    if asked.n_ctx is not None:
+        walk = dataclasses.replace(walk, n_ctx=max(asked.n_ctx, end + _WALK_STEPS))
+    plan = build_plan([model], walk, default_threads)
+    group = dataclasses.replace(plan.groups[0], workload=workload, prompt=prompt)
+    return dataclasses.replace(plan, groups=(group,))
 
 
 def _fill(asked: Asked, default_threads: int) -> tuple[Asked, tuple[str, ...]]:

@@ -281,6 +281,8 @@ class RequestSample:
     ttft_ns: int
     """From the text to the first sampled token, the load not included."""
     wall_ns: int
+    cached_tokens: int = 0
+    """Of the prompt, in the cache before the request began: not evaluated, not timed."""
 
     @property
     def unaccounted_ns(self) -> int:

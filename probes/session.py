@@ -7,19 +7,35 @@ without taking finished results along.
 from __future__ import annotations
 
 import dataclasses
+import os
+import statistics
 import time
 from collections.abc import Callable, Sequence
 from datetime import datetime, timezone
+from typing import TypeVar
 
-from probes.errors import LlmphaseError, UnmeasurableError
+from probes.disturbance import busiest_processes
+from probes.errors import UnmeasurableError
 from probes.group_session import Doing, GroupSession, Policy
-from probes.messages import AskFacts, Facts, Failed
+from probes.messages import AskFacts, Command, Facts, Failed, Prepare, Prepared
 from probes.plan import Plan
-from probes.records import SCHEMA_VERSION, Disturbance, EngineFacts, MachineFacts, Run
+from probes.records import (
+    SCHEMA_VERSION,
+    DeviceCeiling,
+    Disturbance,
+    EngineFacts,
+    MachineFacts,
+    Neighbour,
+    Run,
+)
 from probes.run_files import new_run_id
 from probes.worker_process import WorkerProcess
 
-_FACTS_TIMEOUT_S = 60.0
+E = TypeVar("E")
+
+_ANSWER_TIMEOUT_S = 60.0
+_DISTURBING_CPUS = 0.1
+"""CPUs' worth of time that others take: from here on it is worth naming them."""
 
 
 class Session:
@@ -35,6 +51,7 @@ class Session:
         show: Callable[[Doing], None],
         version: str,
         together: bool = False,
+        ceilings: tuple[DeviceCeiling, ...] = (),
     ) -> None:
         self._plan = plan
         self._save = save
@@ -42,6 +59,7 @@ class Session:
         self._together = together
         self._started_ns = time.perf_counter_ns()
         self._disturbances: list[Disturbance] = []
+        self._neighbours: tuple[Neighbour, ...] = ()
         self._engine: EngineFacts | None = None
         self._sessions = [GroupSession(group, plan.options, policy, self) for group in plan.groups]
         now = datetime.now(timezone.utc)
@@ -58,6 +76,8 @@ class Session:
             disturbances=(),
             wall_ns=0,
             warnings=plan.warnings,
+            workload=plan.groups[0].workload if plan.groups else None,
+            ceilings=ceilings,
         )
 
     def measure(self) -> Run:
@@ -66,6 +86,7 @@ class Session:
         finished = False
         try:
             self._measure_groups()
+            self._name_neighbours()
             finished = True
         except KeyboardInterrupt:
             for session in self._sessions:
@@ -92,6 +113,14 @@ class Session:
         for session in batch:
             session.finish(end_ns)
 
+    def _name_neighbours(self) -> None:
+        """Name who took CPU meanwhile. Only now: looking at all processes would itself disturb."""
+        taken = [d.foreign_cpus for d in self._disturbances if d.foreign_cpus is not None]
+        if taken and statistics.median(taken) > _DISTURBING_CPUS:
+            self._neighbours = tuple(
+                Neighbour(name=name, cpus=cpus) for name, cpus in busiest_processes({os.getpid()})
+            )
+
     def _run(self, *, finished: bool) -> Run:
         return dataclasses.replace(
             self._blank,
@@ -99,6 +128,7 @@ class Session:
             engine=self._engine,
             groups=tuple(session.result() for session in self._sessions),
             disturbances=tuple(self._disturbances),
+            neighbours=self._neighbours,
             wall_ns=time.perf_counter_ns() - self._started_ns,
         )
 
@@ -123,11 +153,22 @@ class Session:
 
 def read_engine_facts() -> EngineFacts:
     """The engine as installed, asked of a worker process: loading it may crash. Raises LlmphaseError."""
+    return _ask(AskFacts(), Facts, "the engine did not answer").engine
+
+
+def prepare_prompt(path: str, prompt: str, *, system: str | None, chat: bool, prefix: str | None) -> Prepared:
+    """Count a prompt's tokens in a worker process, with the vocabulary alone. Raises LlmphaseError."""
+    command = Prepare(path=path, prompt=prompt, system=system, chat=chat, prefix=prefix)
+    return _ask(command, Prepared, "the engine did not count the prompt's tokens")
+
+
+def _ask(command: Command, kind: type[E], problem: str) -> E:
+    """One question to a worker of its own. Raises LlmphaseError."""
     with WorkerProcess() as worker:
-        worker.send(AskFacts())
-        event = worker.receive(_FACTS_TIMEOUT_S)
-    if isinstance(event, Facts):
-        return event.engine
+        worker.send(command)
+        event = worker.receive(_ANSWER_TIMEOUT_S)
+    if isinstance(event, kind):
+        return event
     if isinstance(event, Failed):
-        raise LlmphaseError(event.message, reason=event.reason)
-    raise UnmeasurableError(f"the engine did not answer within {_FACTS_TIMEOUT_S:.0f} s", reason="no-engine")
+        raise UnmeasurableError(event.message, reason=event.reason)
+    raise UnmeasurableError(f"{problem} within {_ANSWER_TIMEOUT_S:.0f} s", reason="no-answer")

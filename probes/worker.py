@@ -29,6 +29,8 @@ from probes.messages import (
     Loaded,
     LoadProgress,
     PassDone,
+    Prepare,
+    Prepared,
     Quit,
     RunBeside,
     RunPass,
@@ -67,6 +69,7 @@ class Worker:
         self._last_shown_ns = -_SPACING_NS
         self._walk = Walk(engine, clock, self._on_step, self._on_cell)
         self._tokens: list[int] = []
+        self._prompt: bytes | None = None
         self._settings: Settings | None = None
         self._resolved: Resolved | None = None
 
@@ -74,6 +77,8 @@ class Worker:
         """Carry out one command and emit its events. Raises LlmphaseError."""
         if isinstance(command, AskFacts):
             self._emit(Facts(engine=self._engine.facts()))
+        elif isinstance(command, Prepare):
+            self._prepare(command)
         elif isinstance(command, Load):
             self._load(command)
         elif isinstance(command, RunPass):
@@ -82,6 +87,20 @@ class Worker:
             self._beside(command)
         else:
             self._engine.close()
+
+    def _prepare(self, command: Prepare) -> None:
+        engine = self._engine
+        engine.open_vocabulary(command.path)
+        text = command.prompt
+        if command.chat:
+            system = [] if command.system is None else [("system", command.system)]
+            text = engine.chat_text([*system, ("user", command.prompt)])
+        elif command.system is not None:
+            text = f"{command.system}\n\n{command.prompt}"
+        tokens = engine.tokenize(text.encode(), special=True)
+        prefix = [] if command.prefix is None else engine.tokenize(command.prefix.encode(), special=True)
+        cached = _common_length(tokens, prefix)
+        self._emit(Prepared(text=text, tokens=len(tokens), cached_tokens=min(cached, len(tokens) - 1)))
 
     def _load(self, command: Load) -> None:
         engine, now_ns = self._engine, self._clock.now_ns
@@ -117,11 +136,16 @@ class Worker:
     def _make_tokens(self, command: Load) -> list[int]:
         if command.tokens == "random":
             return self._engine.random_tokens(command.max_tokens, command.seed)
+        self._prompt = None if command.prompt is None else command.prompt.encode()
+        own = [] if self._prompt is None else self._engine.tokenize(self._prompt, special=True)
+        return (own + self._text_tokens(command))[: command.max_tokens]
+
+    def _text_tokens(self, command: Load) -> list[int]:
         n_bytes = 6 * command.max_tokens
         while True:
             tokens = self._engine.tokenize(prompt_text(command.seed, n_bytes))
             if len(tokens) >= command.max_tokens:
-                return tokens[: command.max_tokens]
+                return tokens
             n_bytes *= 2
 
     def _timed(self, start: int, count: int) -> int:
@@ -185,7 +209,13 @@ class Worker:
         sampling = self._sample(command.repetitions)
         requests: list[RequestSample] = []
         if command.request_prompt_tokens is not None:
-            requests.append(self._request(command.request_prompt_tokens, command.request_output_tokens))
+            requests.append(
+                self._request(
+                    command.request_prompt_tokens,
+                    command.request_cached_tokens,
+                    command.request_output_tokens,
+                )
+            )
         self._emit(BesideDone(tokenize=tuple(tokenize), sampling=tuple(sampling), requests=tuple(requests)))
 
     def _tokenize(self, length: int) -> TokenizeSample:
@@ -215,16 +245,21 @@ class Worker:
                 )
         return samples
 
-    def _request(self, prompt_tokens: int, output_tokens: int) -> RequestSample:
-        """One request as a runtime serves it: text in, sampled tokens out, batches of n_batch."""
+    def _request(self, prompt_tokens: int, cached_tokens: int, output_tokens: int) -> RequestSample:
+        """One request as a runtime serves it: text in, sampled tokens out, batches of n_batch. What is cached
+        is evaluated before the clock starts."""
         engine, now_ns = self._engine, self._clock.now_ns
-        text = engine.text_of(self._tokens[:prompt_tokens])
+        text = self._prompt or engine.text_of(self._tokens[:prompt_tokens])
+        special = self._prompt is not None
         engine.clear()
+        if cached_tokens:
+            engine.set_tokens(engine.tokenize(text, special=special))
+            self._prefill_in_batches(0, cached_tokens)
         begin_ns = now_ns()
-        tokens = engine.tokenize(text)
+        tokens = engine.tokenize(text, special=special)
         tokenized_ns = now_ns()
         engine.set_tokens(tokens + [0] * output_tokens)
-        prefill_ns = self._prefill_in_batches(len(tokens))
+        prefill_ns = self._prefill_in_batches(cached_tokens, len(tokens))
         before_ns = now_ns()
         token = engine.sample("default")
         first_ns = now_ns()
@@ -251,14 +286,15 @@ class Worker:
             sampling_ns=sampling_ns,
             ttft_ns=first_ns - begin_ns,
             wall_ns=end_ns - begin_ns,
+            cached_tokens=cached_tokens,
         )
 
-    def _prefill_in_batches(self, count: int) -> int:
+    def _prefill_in_batches(self, begin: int, end: int) -> int:
         assert self._settings is not None
         total_ns = 0
-        for start in range(0, count, self._settings.n_batch):
-            size = min(self._settings.n_batch, count - start)
-            batch = self._engine.batch(start, size, logits=start + size == count)
+        for start in range(begin, end, self._settings.n_batch):
+            size = min(self._settings.n_batch, end - start)
+            batch = self._engine.batch(start, size, logits=start + size == end)
             total_ns += time_steps(self._engine.run, self._clock.now_ns, [batch])[0]
         return total_ns
 
@@ -286,6 +322,12 @@ class Worker:
 
     def _on_cell(self, length: int, sample: CellSample) -> None:
         self._emit(CellMeasured(prompt_tokens=length, sample=sample))
+
+
+def _common_length(tokens: Sequence[int], prefix: Sequence[int]) -> int:
+    """How many tokens at the beginning are the same."""
+    pairs = enumerate(zip(tokens, prefix, strict=False))
+    return next((index for index, (a, b) in pairs if a != b), min(len(tokens), len(prefix)))
 
 
 def _difference(before: int | None, after: int | None) -> int | None:

@@ -125,6 +125,8 @@ class Evidence:
     # --- ceilings
     decode_ceiling_s: float | None = None
     """Seconds a token that the device allows at best, operations included."""
+    weights_read_s: float | None = None
+    """Of that, what reading the weights takes at least."""
     prefill_ceiling_s: float | None = None
     """Seconds for the evaluated prompt that the device allows at best."""
     transfer_bytes_s: float | None = None
@@ -214,6 +216,13 @@ class Evidence:
         return bool(families & GPU_BACKENDS)
 
     @property
+    def shares_memory(self) -> bool:
+        """GPU and CPU read the same memory: said so, or a Metal backend, which is rarely anything else."""
+        if self.unified_memory is None:
+            return "metal" in (self.backend or "").lower()
+        return self.unified_memory
+
+    @property
     def fully_on_gpu(self) -> bool | None:
         """Every layer is placed on devices. Only what the engine said counts, not what was asked."""
         if self.layers_on_gpu is not None and self.layers_total is not None:
@@ -229,7 +238,11 @@ class Evidence:
             return True
         if self.experts_on_cpu or self.kv_on_cpu:
             return True
-        return None if self.fully_on_gpu is None else not self.fully_on_gpu
+        if self.fully_on_gpu is not None:
+            return not self.fully_on_gpu
+        # What no device has room for is left to the host.
+        is_left = not self.shares_memory and not self.remote_devices and bool(self.host_weights_bytes)
+        return True if is_left else None
 
     @property
     def host_weights_bytes(self) -> int | None:
@@ -238,7 +251,7 @@ class Evidence:
             return self.weights_on_cpu_bytes
         if self.model_bytes is None:
             return None
-        if self.has_gpu is not True or self.uses_gpu_backend is False or self.unified_memory:
+        if self.has_gpu is not True or self.uses_gpu_backend is False or self.shares_memory:
             return self.model_bytes
         if self.gpu_memory_bytes is None:
             return None

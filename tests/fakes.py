@@ -61,6 +61,7 @@ class Script:
     garbage_at_position: int | None = None
     """An evaluation that begins here writes a line on the protocol pipe that is no message."""
     hang_at_position: int | None = None
+    no_template: bool = False
     print_noise: bool = False
     """Print on standard output at each evaluation, as native libraries do."""
 
@@ -140,6 +141,14 @@ class ScriptedEngine:
         progress(1.0)
         return OpenTimes(open_ns=self.script.open_ns, tensors_ns=self.script.tensors_ns)
 
+    def open_vocabulary(self, path: str) -> None:
+        self.calls.append(("open_vocabulary", path))
+
+    def chat_text(self, messages: Sequence[tuple[str, str]]) -> str:
+        if self.script.no_template:
+            raise EngineError("this model has no chat template: leave out --chat", reason="no-template")
+        return " ".join(f"<{role}> {content}" for role, content in messages) + " <answer>"
+
     def open_context(self, settings: Settings) -> None:
         self.calls.append(("open_context", settings.n_ctx))
         if self.script.fail_context:
@@ -177,12 +186,12 @@ class ScriptedEngine:
     def log_warnings(self) -> tuple[str, ...]:
         return tuple(self.script.warnings)
 
-    def tokenize(self, text: bytes) -> list[int]:
+    def tokenize(self, text: bytes, *, special: bool = False) -> list[int]:
         self._advance(self.script.tokenize_ns)
-        return list(range(1, len(text.split()) + 1))
+        return [sum(word) % 1000 for word in text.split()]
 
     def text_of(self, tokens: Sequence[int]) -> bytes:
-        return b" ".join(b"w%d" % token for token in tokens)
+        return b" ".join(b"w%d" % (index + token) for index, token in enumerate(tokens))
 
     def random_tokens(self, count: int, seed: int) -> list[int]:
         return [(seed + index) % 1000 for index in range(count)]

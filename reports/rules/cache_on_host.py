@@ -11,6 +11,7 @@ from reports.units import duration, percent
 _PLAIN = frozenset({"f16", "bf16", "f32"})
 _BUSY = 0.25
 """Of all CPUs: a run on the device keeps one thread busy, attention on the host keeps all threads so."""
+_ALL_BUSY = 0.5
 _AT_CEILING = 0.5
 _SLOW = 3.0
 """Times the longest step that device memory explains."""
@@ -23,7 +24,9 @@ host cuts it twice a layer."""
 def judge(evidence: Evidence) -> Outcome:
     """The cache's own device, then graph splits, then pairs of types that GPUs have no kernel for."""
     names = ("kv_on_cpu", "graph_splits", "type_k", "type_v")
-    inputs = evidence.known(*names, "flash_attn", "cpu_utilization", "decode_tok_s", "n_gpus", "layers_on_gpu")
+    inputs = evidence.known(
+        *names, "flash_attn", "cpu_utilization", "decode_tok_s", "n_gpus", "layers_on_gpu"
+    )
     if evidence.has_gpu is False or evidence.layers_on_gpu == 0 or evidence.uses_gpu_backend is False:
         return Cleared(reason="weights are not on a device either", inputs=inputs)
     if len(evidence.missing(*names)) == len(names):
@@ -59,6 +62,13 @@ def _types(evidence: Evidence) -> tuple[str, float]:
     step, expected = evidence.decode_step_s, device_step_s(evidence)
     is_slow = step is not None and expected is not None and step > _SLOW * expected
     if k in _PLAIN or not (is_busy or is_slow):
-        return "", 0.0
+        return _busy_host(evidence)
     slow = f", and a token takes {duration(step)}" if is_slow else ", and all CPUs are busy"
     return f"a {k} cache may lack an attention kernel for this head size on the GPU{slow}", 0.78
+
+
+def _busy_host(evidence: Evidence) -> tuple[str, float]:
+    busy = evidence.cpu_utilization
+    if not evidence.fully_on_gpu or busy is None or busy < _ALL_BUSY:
+        return "", 0.0
+    return f"every layer is on the device, yet all CPUs are busy {percent(busy)} of the time", 0.7

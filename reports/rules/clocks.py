@@ -24,7 +24,9 @@ def judge(evidence: Evidence) -> Outcome:
         return Abstained(missing=("cpu_clock_hz", "gpu_clock_hz", "throttled"))
     share = ceiling_share(evidence)
     if share is not None and share >= _AT_CEILING:
-        return Cleared(reason=f"decode reaches {percent(share)} of the memory's bandwidth all the same", inputs=inputs)
+        return Cleared(
+            reason=f"decode reaches {percent(share)} of the memory's bandwidth all the same", inputs=inputs
+        )
     for finding in (_cpu(evidence, inputs), _gpu(evidence, inputs), _reported(evidence, inputs)):
         if finding:
             return finding

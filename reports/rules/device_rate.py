@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from reports.evidence import Evidence
 from reports.rules.base import Abstained, Cleared, Finding, Outcome
-from reports.rules.physics import DEVICE_SHARE, device_step_s, whole_memory_step_s
+from reports.rules.physics import device_step_s, whole_memory_step_s
 from reports.units import duration, percent
 
 _SLOW = 3.0
@@ -27,28 +27,30 @@ def judge(evidence: Evidence) -> Outcome:
     inputs = evidence.known(*names, "decode_s", "n_output", "unified_memory", "backend")
     if evidence.has_gpu is False:
         return Cleared(reason="there is no GPU", inputs=inputs)
+    if evidence.remote_devices:
+        return Cleared(reason="a network stands between the devices", inputs=evidence.known("remote_devices"))
     if step is None or evidence.has_gpu is None:
         return Abstained(missing=evidence.missing("decode_tok_s", "gpu_present"))
     expected = device_step_s(evidence)
     if expected is not None:
-        return _against(step, expected, _SLOW, "its weights in device memory would take", inputs, evidence)
+        return _against(
+            step, expected, _SLOW, "reading its weights in device memory would take", inputs, evidence
+        )
     whole = whole_memory_step_s(evidence)
     if whole is not None:
         text = "reading all of the device's memory would take"
         return _against(step, whole, _SLOW_WITHOUT_SIZE, text, inputs, evidence)
-    if evidence.unified_memory is not False and evidence.uses_gpu_backend is not True:
+    if evidence.shares_memory or (evidence.unified_memory is None and not evidence.uses_gpu_backend):
         return Abstained(missing=evidence.missing(*names))
-    if evidence.unified_memory:
-        return Abstained(missing=evidence.missing("bytes_per_token", "gpu_bandwidth_bytes_s"))
     limit = _ANY_CARD_STEP_S * (evidence.n_gpus or _LIKELY_CARDS)
-    return _against(step, limit, 1.0, "the slowest card would read all of its memory in", inputs, evidence)
+    return _against(step, limit, 1.0, "reading all memory of a few slow cards would take", inputs, evidence)
 
 
 def _against(
     step: float, expected: float, factor: float, text: str, inputs: dict[str, object], evidence: Evidence
 ) -> Outcome:
     if step <= factor * expected:
-        return Cleared(reason=f"a token takes {duration(step)}; {text} {duration(expected)}", inputs=inputs)
+        return Cleared(reason=f"a token takes {duration(step)}, {text} {duration(expected)}", inputs=inputs)
     confidence = 0.76 if step > _VERY_SLOW * expected else 0.66
     if evidence.fully_on_gpu:
         # The engine placed everything: the driver, or a slow second device, then holds what is read so slowly.
@@ -56,11 +58,11 @@ def _against(
     reached = ""
     if evidence.read_bytes and evidence.gpu_bandwidth_bytes_s:
         share = evidence.read_bytes / step / evidence.gpu_bandwidth_bytes_s
-        reached = f" ({percent(share)} of the GPU's bandwidth, where {percent(DEVICE_SHARE)} and more are usual)"
+        reached = f" ({percent(share)} of the GPU's bandwidth)"
     return Finding(
         verdict="offload-bound",
         confidence=confidence,
-        reason=f"a token takes {duration(step)}{reached}; {text} {duration(expected)}",
+        reason=f"a token takes {duration(step)}{reached}, where {text} {duration(expected)}",
         inputs=inputs,
         margin=step / (factor * expected) - 1,
     )

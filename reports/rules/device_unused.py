@@ -8,6 +8,9 @@ from reports.units import percent
 
 _IDLE = 0.1
 """Utilization below which a GPU does no part of the work worth naming: a desktop's drawing reaches this."""
+_WAITING = 0.4
+"""Utilization, times the devices that take turns, below which a GPU mostly waits for the CPU: decode on the
+device alone keeps it busy nine tenths of the time."""
 
 
 def judge(evidence: Evidence) -> Outcome:
@@ -35,10 +38,14 @@ def _nothing_on_it(evidence: Evidence) -> tuple[str, float]:
     if evidence.layers_on_gpu == 0:
         return "a GPU is there and no layer is on it", 0.92
     if evidence.layers_on_gpu is None and evidence.uses_gpu_backend is False:
-        return "a GPU is there and the engine computes on the CPU", 0.85
+        return "a GPU is there and the engine computes on the CPU", 0.7 if evidence.shares_memory else 0.85
     if evidence.layers_on_gpu is None and evidence.n_gpu_layers_requested == 0:
         return "a GPU is there and no layer was asked onto it", 0.85
     busy = evidence.gpu_utilization
-    if busy is not None and busy < _IDLE and evidence.decode_step_s is not None:
+    if busy is None or evidence.decode_step_s is None:
+        return "", 0.0
+    if busy < _IDLE and (evidence.n_gpus or 1) == 1:
         return f"the GPU was busy {percent(busy)} of the time while tokens were made", 0.8
+    if busy < _WAITING / (evidence.n_gpus or 1) and not evidence.fully_on_gpu:
+        return f"the GPU was busy only {percent(busy)} of the time while tokens were made", 0.62
     return "", 0.0

@@ -15,8 +15,10 @@ def judge(evidence: Evidence) -> Outcome:
     """The model's size against the memory of all devices together."""
     needed, memory = evidence.model_bytes, evidence.gpu_memory_bytes
     inputs = evidence.known("model_bytes", "gpu_memory_bytes", "n_gpus", "unified_memory", "decode_tok_s")
-    if evidence.has_gpu is False or evidence.unified_memory:
+    if evidence.has_gpu is False or evidence.shares_memory:
         return Cleared(reason="there is no separate device memory", inputs=inputs)
+    if evidence.remote_devices:
+        return Cleared(reason="devices elsewhere hold a part", inputs=evidence.known("remote_devices"))
     if evidence.fully_on_gpu:
         return Cleared(reason="the engine placed every layer on devices", inputs=inputs)
     if needed is None or memory is None or evidence.has_gpu is None:

@@ -20,7 +20,7 @@ def judge(evidence: Evidence) -> Outcome:
     return Finding(
         verdict="offload-bound",
         confidence=0.9,
-        reason="the experts lie in system memory: decode reads them at its speed, and a prompt moves them to"
+        reason="the experts lie in system memory; decode reads them at its speed, and a prompt moves them to"
         " the device once for each micro-batch",
         inputs=inputs,
     )

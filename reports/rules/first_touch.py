@@ -18,7 +18,9 @@ _SLOWEST_DISK = 20e6
 def judge(evidence: Evidence) -> Outcome:
     """Prompt tokens dearer than generated ones, by a time in which a disk reads the file."""
     prefill, decode, evaluated = evidence.prefill_token_s, evidence.decode_step_s, evidence.n_evaluated
-    inputs = evidence.known("n_prompt", "prefill_s", "prefill_tok_s", "decode_tok_s", "model_bytes", "load_mode")
+    inputs = evidence.known(
+        "n_prompt", "prefill_s", "prefill_tok_s", "decode_tok_s", "model_bytes", "load_mode"
+    )
     if prefill is None or decode is None or not evaluated:
         return Abstained(missing=evidence.missing("n_prompt", "prefill_s", "decode_tok_s"))
     if prefill < _SLOWER * decode:
@@ -26,7 +28,9 @@ def judge(evidence: Evidence) -> Outcome:
     extra_s = (prefill - decode) * evaluated
     answer_s = waits_of(evidence).decode_s or 0.0
     if extra_s < answer_s:
-        return Cleared(reason=f"the first evaluation lost {duration(extra_s)}, less than the answer", inputs=inputs)
+        return Cleared(
+            reason=f"the first evaluation lost {duration(extra_s)}, less than the answer", inputs=inputs
+        )
     rate = evidence.model_bytes / extra_s if evidence.model_bytes else None
     if rate is not None and not _SLOWEST_DISK <= rate <= DISK_BYTES_S:
         return Cleared(reason=f"{size(rate)}/s is no disk's speed", inputs=inputs)

@@ -8,7 +8,9 @@ from reports.rules.physics import ceiling_share
 from reports.units import percent, token_rate
 
 _TOLERANCE = 1.15
-"""Above the ceiling by more than this, and bytes or bandwidth are not just rounded."""
+"""Above a measured ceiling by more than this is no noise."""
+_ROUGH_TOLERANCE = 1.5
+"""The same where bytes or bandwidth were worked out or come from a data sheet."""
 _LEAST_STEP_S = 100e-6
 """One decode step of even the smallest model starts over a hundred operations; 10,000 tok/s is a count of
 something else (speculative runs book accepted tokens so)."""
@@ -24,7 +26,8 @@ def judge(evidence: Evidence) -> Outcome:
         return _finding(f"decode at {token_rate(1 / step)} is faster than operations can be started", inputs)
     share = ceiling_share(evidence)
     # Several devices may read at the same time when tensors are split across them.
-    allowed = _TOLERANCE * (evidence.n_gpus or 1)
+    tolerance = _ROUGH_TOLERANCE if evidence.decode_ceiling_s is None else _TOLERANCE
+    allowed = tolerance * (evidence.n_gpus or 1)
     if share is not None and share > allowed and not evidence.speculative:
         inputs |= evidence.known("gpu_bandwidth_bytes_s", "memory_bandwidth_bytes_s", "decode_ceiling_s")
         return _finding(f"decode would run at {percent(share)} of what the memory can deliver", inputs)

@@ -17,7 +17,9 @@ _HALF = 0.5
 def judge(evidence: Evidence) -> Outcome:
     """The load against everything else, as far as it is known."""
     waits = waits_of(evidence)
-    inputs = evidence.known("load_s", "start", "prefill_s", "decode_s", "decode_tok_s", "total_s", "repeat_load_s")
+    inputs = evidence.known(
+        "load_s", "start", "prefill_s", "decode_s", "decode_tok_s", "total_s", "repeat_load_s"
+    )
     if waits.load_s is None:
         return Abstained(missing=("load_s",))
     others = waits.total_s - waits.load_s

@@ -18,7 +18,13 @@ def judge(evidence: Evidence) -> Outcome:
     if foreign is None and steal is None:
         return Abstained(missing=("foreign_cpu", "steal_fraction"))
     inputs = evidence.known(
-        "foreign_cpu", "steal_fraction", "threads", "usable_cpus", "logical_cpus", "layers_on_gpu", "layers_total"
+        "foreign_cpu",
+        "steal_fraction",
+        "threads",
+        "usable_cpus",
+        "logical_cpus",
+        "layers_on_gpu",
+        "layers_total",
     )
     if evidence.host_works is False:
         return Cleared(reason="the device does the work, other processes hardly matter", inputs=inputs)

@@ -22,7 +22,12 @@ def judge(evidence: Evidence) -> Outcome:
         return Abstained(missing=evidence.missing(*names))
     share = needed / memory
     inputs = evidence.known(
-        "model_bytes", "weights_on_cpu_bytes", "memory_bytes", "decode_tok_s", "load_mode", "disk_read_bytes_s"
+        "model_bytes",
+        "weights_on_cpu_bytes",
+        "memory_bytes",
+        "decode_tok_s",
+        "load_mode",
+        "disk_read_bytes_s",
     )
     if share < _USABLE_SHARE:
         return Cleared(reason=f"weights take {percent(share)} of system memory", inputs=inputs)

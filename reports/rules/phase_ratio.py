@@ -8,30 +8,43 @@ from reports.rules.physics import GPU_RATIO, HOST_RATIO, RATIO_TOKENS, ceiling_s
 from reports.units import percent
 
 _AT_CEILING = 0.5
+_SET_UP = 0.4
+"""Below this no processor is so much worse at a prompt than at an answer: a first evaluation paid for something
+else."""
+_SURE, _GUESS, _SHARED_MEMORY = 0.6, 0.5, 0.45
+"""With a known prompt length, without one, and for a GPU that is little wider than its CPU."""
 
 
 def judge(evidence: Evidence) -> Outcome:
     """Prefill rate over decode rate, for prompts long enough to share each reading of the weights."""
     prefill, decode, evaluated = evidence.prefill_token_s, evidence.decode_step_s, evidence.n_evaluated
-    inputs = evidence.known("n_prompt", "n_prompt_cached", "prefill_s", "prefill_tok_s", "decode_tok_s", "gpu_present")
+    inputs = evidence.known(
+        "n_prompt", "n_prompt_cached", "prefill_s", "prefill_tok_s", "decode_tok_s", "gpu_present"
+    )
     if evidence.has_gpu is False:
         return Cleared(reason="there is no GPU", inputs=inputs)
-    if prefill is None or decode is None or evaluated is None or evidence.has_gpu is None:
-        names = ("gpu_present", "n_prompt", "prefill_s", "decode_tok_s")
+    if prefill is None or decode is None or evidence.has_gpu is None:
+        names = ("gpu_present", "prefill_tok_s", "decode_tok_s")
         return Abstained(missing=evidence.missing(*names))
     if evidence.speculative:
         return Cleared(reason="speculative decoding moves the ratio", inputs=inputs)
-    if evaluated < RATIO_TOKENS:
-        return Cleared(reason=f"{evaluated} evaluated tokens are too few for the ratio to tell", inputs=inputs)
+    if evaluated is not None and evaluated < RATIO_TOKENS:
+        return Cleared(
+            reason=f"{evaluated} evaluated tokens are too few for the ratio to tell", inputs=inputs
+        )
     share = ceiling_share(evidence)
     if share is not None and share >= _AT_CEILING:
         return Cleared(reason=f"decode reaches {percent(share)} of the memory ceiling", inputs=inputs)
     ratio = decode / prefill
+    if ratio < _SET_UP:
+        return Cleared(reason="a prompt token is dearer than computing explains", inputs=inputs)
     if ratio >= HOST_RATIO:
-        return Cleared(reason=f"a prompt token is {ratio:.0f} times cheaper than a generated one", inputs=inputs)
+        return Cleared(
+            reason=f"a prompt token is {ratio:.0f} times cheaper than a generated one", inputs=inputs
+        )
     return Finding(
         verdict="offload-bound",
-        confidence=0.45 if evidence.unified_memory else 0.6,
+        confidence=_SHARED_MEMORY if evidence.shares_memory else _GUESS if evaluated is None else _SURE,
         reason=f"a prompt token is only {ratio:.1f} times cheaper than a generated one, where a GPU makes it"
         f" {GPU_RATIO:.0f} times and more",
         inputs=inputs,

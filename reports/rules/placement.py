@@ -23,7 +23,7 @@ def judge(evidence: Evidence) -> Outcome:
     if placed is not None and total is not None and placed < total:
         return Finding(
             verdict="offload-bound",
-            confidence=0.8 if evidence.unified_memory else 0.92,
+            confidence=0.8 if evidence.shares_memory else 0.92,
             reason=f"{total - placed} of {total} layers are computed by the CPU{_asked(evidence)}{_bytes(evidence)}",
             inputs=inputs,
             margin=(total - placed) / total,
@@ -35,7 +35,9 @@ def judge(evidence: Evidence) -> Outcome:
             return Cleared(reason=f"all {total} layers are on devices", inputs=inputs)
         return Abstained(missing=evidence.missing(*names))
     if on_device == 0 or on_device >= _ON_DEVICE * needed:
-        return Cleared(reason=f"devices hold {percent(min(1.0, on_device / needed))} of the weights", inputs=inputs)
+        return Cleared(
+            reason=f"devices hold {percent(min(1.0, on_device / needed))} of the weights", inputs=inputs
+        )
     return Finding(
         verdict="offload-bound",
         confidence=0.85,
@@ -54,4 +56,6 @@ def _asked(evidence: Evidence) -> str:
 
 
 def _bytes(evidence: Evidence) -> str:
-    return f", {size(evidence.weights_on_cpu_bytes)} in system memory" if evidence.weights_on_cpu_bytes else ""
+    return (
+        f", {size(evidence.weights_on_cpu_bytes)} in system memory" if evidence.weights_on_cpu_bytes else ""
+    )

@@ -16,9 +16,13 @@ def judge(evidence: Evidence) -> Outcome:
     throttled = evidence.cpu_throttled_fraction
     if throttled is None:
         return Abstained(missing=("cpu_throttled_fraction",))
-    inputs = evidence.known("cpu_throttled_fraction", "threads", "usable_cpus", "layers_on_gpu", "layers_total")
+    inputs = evidence.known(
+        "cpu_throttled_fraction", "threads", "usable_cpus", "layers_on_gpu", "layers_total"
+    )
     if throttled < _THROTTLED:
-        return Cleared(reason=f"the quota stopped the run in {percent(throttled)} of its periods", inputs=inputs)
+        return Cleared(
+            reason=f"the quota stopped the run in {percent(throttled)} of its periods", inputs=inputs
+        )
     if evidence.host_works is False:
         return Cleared(reason="the device does the work, the CPU's quota hardly matters", inputs=inputs)
     return Finding(

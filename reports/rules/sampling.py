@@ -12,13 +12,17 @@ _DEAR_TOKEN_S = 3e-3
 """A draw by the usual chain takes 0.05 to 1 ms; sorting a vocabulary of 256 k entries, penalties over a long
 history or a grammar take several."""
 
+_WHOLE_VOCABULARY_S = 13e-3
+"""Measured for the usual chain with top-k off over 256 k entries."""
+_ADVICE = "shorten the sampler chain: turn top-k on, drop penalties and grammars that are not needed"
+
 
 def judge(evidence: Evidence) -> Outcome:
     """Sampling's share of the wait; where decode is unknown, its cost for each token."""
     waits = waits_of(evidence)
     inputs = evidence.known("sampling_s", "n_output", "decode_s", "sampler_top_k", "decode_tok_s")
     if waits.sampling_s is None:
-        return Abstained(missing=("sampling_s",))
+        return _untimed(evidence, inputs)
     share = waits.share("sampling") or 0.0
     tokens = evidence.n_output
     per_token = waits.sampling_s / tokens if tokens else None
@@ -34,5 +38,21 @@ def judge(evidence: Evidence) -> Outcome:
         reason=f"choosing tokens takes {duration(waits.sampling_s)}{each}{chain}",
         inputs=inputs,
         margin=share / _SHARE - 1,
-        advice="shorten the sampler chain: turn top-k on, drop penalties and grammars that are not needed",
+        advice=_ADVICE,
+    )
+
+
+def _untimed(evidence: Evidence, inputs: dict[str, object]) -> Outcome:
+    """Without a timer: top-k is off, and a token takes so little that sorting a vocabulary shows."""
+    step = evidence.decode_step_s
+    if evidence.sampler_top_k != 0 or step is None:
+        return Abstained(missing=("sampling_s",))
+    if step > _WHOLE_VOCABULARY_S / _SHARE:
+        return Cleared(reason="a token takes too long for its sampling to be a large part", inputs=inputs)
+    return Finding(
+        verdict="unknown",
+        confidence=0.5,
+        reason=f"top-k is off, so the whole vocabulary is sorted for each token of {duration(step)}",
+        inputs=inputs,
+        advice=_ADVICE,
     )

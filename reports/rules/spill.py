@@ -20,7 +20,7 @@ def judge(evidence: Evidence) -> Outcome:
     in both cases."""
     names = ("gpu_shared_memory_bytes", "gpu_utilization", "gpu_memory_utilization")
     inputs = evidence.known(*names, "model_bytes", "gpu_memory_bytes", "gpu_memory_used_bytes")
-    if evidence.unified_memory or evidence.has_gpu is False:
+    if evidence.shares_memory or evidence.has_gpu is False:
         return Cleared(reason="there is no device memory to spill from", inputs=inputs)
     spilled = evidence.gpu_shared_memory_bytes
     busy, memory_busy = evidence.gpu_utilization, evidence.gpu_memory_utilization

@@ -12,14 +12,23 @@ _SMT_CPUS = 8
 _SMT_SHARE = 0.25
 """With all logical CPUs in use, a share of the memory's bandwidth that the slowdown by shared cores alone does
 not explain: decode then loses up to a half, the rest is waiting."""
+_SAVED = 0.5
+"""Twice as fast without: the least that public reports of too many threads name (up to 85 times)."""
 _ENOUGH = 0.5
-"""Decode that reaches this share of the memory's bandwidth has no thread problem worth a verdict."""
+"""Decode that reaches this share of the memory's known bandwidth has no thread problem worth a verdict."""
 
 
 def judge(evidence: Evidence) -> Outcome:
     """Threads against usable cores, else against logical CPUs; cleared where decode is fast all the same."""
     threads = max(evidence.threads or 0, evidence.threads_batch or 0)
-    names = ("threads", "threads_batch", "usable_cpus", "logical_cpus", "memory_bandwidth_bytes_s", "decode_tok_s")
+    names = (
+        "threads",
+        "threads_batch",
+        "usable_cpus",
+        "logical_cpus",
+        "memory_bandwidth_bytes_s",
+        "decode_tok_s",
+    )
     inputs = evidence.known(*names)
     usable = evidence.usable_cpus
     if not threads or (usable is None and evidence.logical_cpus is None):
@@ -27,7 +36,7 @@ def judge(evidence: Evidence) -> Outcome:
     if evidence.host_works is False:
         return Cleared(reason="the device does the work, threads hardly matter", inputs=inputs)
     share = host_share(evidence)
-    if share is not None and share >= _ENOUGH:
+    if share is not None and share >= _ENOUGH and evidence.memory_bandwidth_bytes_s:
         return Cleared(reason=f"decode reaches {percent(share)} of the memory's bandwidth", inputs=inputs)
     limit = usable if usable is not None else float(evidence.logical_cpus or threads)
     if threads > limit:
@@ -36,8 +45,7 @@ def judge(evidence: Evidence) -> Outcome:
             confidence=0.85 if evidence.host_works else 0.65,
             reason=f"{threads} threads share {limit:g} usable {'core' if limit == 1 else 'cores'}",
             inputs=inputs,
-            # Each operation then takes the rounds that the fullest core needs instead of one.
-            saves_share=1 - limit / threads,
+            saves_share=_SAVED,
             margin=threads / limit - 1,
         )
     if usable is None and _shares_cores(evidence, threads, share):
@@ -47,7 +55,7 @@ def judge(evidence: Evidence) -> Outcome:
             reason=f"{threads} threads use every logical CPU, two to a core, and the part of the model in system"
             f" memory is read at only {size(host_rate_bytes_s(evidence))}/s",
             inputs=inputs,
-            saves_share=0.5,
+            saves_share=_SAVED,
         )
     return Cleared(reason=f"{threads} threads, {limit:g} CPUs", inputs=inputs)
 

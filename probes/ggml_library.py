@@ -48,10 +48,10 @@ _SIGNATURES: dict[str, tuple[list[Any], Any]] = {
     "ggml_commit": ([], _TEXT),
     # memory and computing
     "ggml_backend_free": ([_POINTER], None),
-    "ggml_backend_synchronize": ([_POINTER], None),
     "ggml_backend_alloc_ctx_tensors_from_buft": ([_POINTER, _POINTER], _POINTER),
     "ggml_backend_buffer_free": ([_POINTER], None),
     "ggml_backend_tensor_set": ([_POINTER, _POINTER, _SIZE, _SIZE], None),
+    "ggml_backend_tensor_get": ([_POINTER, _POINTER, _SIZE, _SIZE], None),
     "ggml_backend_tensor_copy": ([_POINTER, _POINTER], None),
     "ggml_backend_graph_compute": ([_POINTER, _POINTER], _INT),
     # tensors and graphs

@@ -24,6 +24,8 @@ _BY_NAME = {format_.name: (number, format_) for number, format_ in GGML_TYPES.it
 _NO_WEIGHTS = frozenset({"I8", "I16", "I32", "I64", "F64", "Q8_1", "Q8_K"})
 """Formats that the library does not make weights in."""
 
+_NUMBER_BYTES = 4
+
 _CHAIN_WIDTH = 64
 _CHAIN_BLOCKS = 12
 _CHAIN_NODES_PER_BLOCK = 32
@@ -33,15 +35,17 @@ _EPSILON = 1e-5
 class Graph:
     """A graph with its tensors in memory."""
 
-    def __init__(self, backend: int, handle: int, nodes: int) -> None:
+    def __init__(self, backend: int, handle: int, result: int) -> None:
         self._backend = backend
         self._handle = handle
+        self._wait = functools.partial(_read_back, result, ctypes.create_string_buffer(_NUMBER_BYTES))
         self._compute = ggml().ggml_backend_graph_compute
-        self.nodes = nodes
+        self.nodes = int(ggml().ggml_graph_n_nodes(handle))
 
     def run(self) -> None:
         """Compute all of it and wait. Raises UnmeasurableError when the device fails."""
         status = self._compute(self._backend, self._handle)
+        self._wait()
         if status:
             raise UnmeasurableError(f"the device failed to compute (status {status})", reason="compute")
 
@@ -136,16 +140,17 @@ class Backend:
     @contextmanager
     def transfer(self, n_bytes: int) -> Iterator[Callable[[], None]]:
         """Copying that many bytes (a multiple of 4) from ordinary host memory onto the device."""
-        library = self._library
         content = b"\x3f" * n_bytes  # fresh zeros would all come from one page
         with ExitStack() as stack:
             context = _new_context(stack, 2)
             tensor = _new_matrix(context, "F32", 1, n_bytes // 4)
             self._allocate(stack, context, self._usual_buffer_type())
 
+            room = ctypes.create_string_buffer(_NUMBER_BYTES)
+
             def copy() -> None:
                 self._set(tensor, content)
-                library.ggml_backend_synchronize(self._handle)
+                _read_back(tensor, room)
 
             yield copy
 
@@ -186,7 +191,7 @@ class Backend:
         handle = library.ggml_new_graph_custom(context, size or 2 * len(ends) + 8, False)
         for tensor in ends:
             library.ggml_build_forward_expand(handle, tensor)
-        return Graph(self._handle, handle, library.ggml_graph_n_nodes(handle))
+        return Graph(self._handle, handle, ends[-1])
 
     def _fill(self, matrices: list[int], content: bytes) -> None:
         """The same weights for all; devices copy them from the first, not each from the host."""
@@ -198,6 +203,12 @@ class Backend:
 
     def _set(self, tensor: int, content: bytes) -> None:
         self._library.ggml_backend_tensor_set(tensor, content, 0, len(content))
+
+
+def _read_back(tensor: int, room: ctypes.Array[ctypes.c_char]) -> None:
+    """Read one number of a result. Synchronizing is not enough: a remote device answers when it has the work,
+    not when it has done it."""
+    ggml().ggml_backend_tensor_get(tensor, room, 0, _NUMBER_BYTES)
 
 
 def _new_context(stack: ExitStack, size: int) -> int:

@@ -6,12 +6,14 @@ import dataclasses
 import os
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 from probes.errors import UsageError
 from probes.records import Run
 from profiler_cli.console import note, style_of
 from profiler_cli.options import FORMATS, parse_choice
+from reports.formats import TerminalStyle, format_for_ending
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,8 +31,6 @@ class Destination:
         A file that can not be written is found out now, not after minutes of measuring: raises
         UsageError.
         """
-        from reports.formats import format_for_ending
-
         named = None if form is None else parse_choice(form, "--format", FORMATS)
         if output is None or output == "-":
             return cls(form=named or "terminal", path=None)
@@ -39,23 +39,31 @@ class Destination:
         return cls(form=named or format_for_ending(path.suffix), path=path)
 
 
-def deliver(run: Run, destination: Destination, *, show_too: bool = False, quiet: bool = False) -> None:
-    """Render the run and write it; `show_too` prints the terminal form as well when a file was asked for.
+Render = Callable[[str, TerminalStyle], str]
+"""Text of a report in a named form."""
 
-    Raises UsageError when the file can not be written.
-    """
+
+def report_renderer(run: Run) -> Render:
+    """The profile report of a run."""
     from reports.formats import FORMATS as RENDERERS
-    from reports.formats import TerminalStyle
     from reports.report import build_report
 
     report = build_report(run)
+    return lambda form, style: RENDERERS[form].render(report, style)
+
+
+def deliver(render: Render, destination: Destination, *, show_too: bool = False, quiet: bool = False) -> None:
+    """Render and write; `show_too` prints the terminal form as well when a file was asked for.
+
+    Raises UsageError when the file can not be written.
+    """
     if destination.path is None:
-        _print(RENDERERS[destination.form].render(report, style_of(sys.stdout)))
+        _print(render(destination.form, style_of(sys.stdout)))
         return
     plain = TerminalStyle(width=100, colour=False, unicode=True)
-    _write(destination.path, RENDERERS[destination.form].render(report, plain))
+    _write(destination.path, render(destination.form, plain))
     if show_too:
-        _print(RENDERERS["terminal"].render(report, style_of(sys.stdout)))
+        _print(render("terminal", style_of(sys.stdout)))
     note(f"Report written to {destination.path}", quiet=quiet)
 
 

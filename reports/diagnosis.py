@@ -1,9 +1,9 @@
 """From evidence to a verdict: every rule is asked, and the first stage that answers decides.
 
-Shares of the wait alone misname every run whose weights lie in the wrong place, so impossible times come first,
-then contention, then residency, the load, what stands beside the phases, and only then the shares and the
-ceiling. "Bound by X" means that relieving X saves most: a cause that can save only a little gives way to one
-that holds most of the wait.
+Shares of the wait alone misname every run whose weights lie in the wrong place, so impossible times come
+first, then contention, then residency, the load, what stands beside the phases, and only then the shares and
+the ceiling. "Bound by X" means that relieving X saves most: a cause that can save only a little gives way to
+one that holds most of the wait.
 """
 
 from __future__ import annotations
@@ -158,7 +158,8 @@ def _best(fired: Sequence[_Fired], stage: Stage) -> _Fired | None:
 
 
 def _cause(fired: Sequence[_Fired]) -> _Fired | None:
-    """Contention, else residency. Mild contention gives way to weights that surely lie in the wrong memory."""
+    """Contention, else residency. Mild contention gives way to weights that surely lie in the wrong
+    memory."""
     likely = [f for f in fired if f.finding.confidence >= _LIKELY]
     contention, residency = _best(likely, "contention"), _best(likely, "residency")
     if contention is None or _saved(contention) < LEAST_SAVED:
@@ -175,8 +176,8 @@ def _saved(fired: _Fired) -> float:
 
 
 def _load_outweighs(load: _Fired | None, cause: _Fired, waits: Waits) -> bool:
-    """A load that is longer than all that relieving the cause can save; without both phases' times, one beside
-    which nothing else counts."""
+    """A load that is longer than all that relieving the cause can save; without both phases' times, one
+    beside which nothing else counts."""
     if load is None or waits.load_s is None:
         return False
     if waits.prefill_s is None or waits.decode_s is None:
@@ -200,8 +201,8 @@ def _phase(fired: Sequence[_Fired]) -> _Fired | None:
 
 
 def _confidence(chosen: _Fired | None, fired: Sequence[_Fired]) -> float:
-    """Findings of one class strengthen each other, as if independent (noisy-or). What follows from rates alone
-    stays at or below the mark of the observed."""
+    """Findings of one class strengthen each other, as if independent (noisy-or). What follows from rates
+    alone stays at or below the mark of the observed."""
     if chosen is None:
         return 0.0
     if chosen.finding.verdict == "unknown":
@@ -254,7 +255,7 @@ def _is_timed(fired: _Fired) -> bool:
 
 def _advice(chosen: _Fired | None, fired: Sequence[_Fired]) -> str | None:
     """The deciding rule's own, else what the ceiling says beside a phase."""
-    if chosen is None or chosen.finding.advice:
+    if chosen is None or chosen.finding.advice or chosen.rule.stage != "shares":
         return chosen.finding.advice if chosen else None
     return next((f.finding.advice for f in fired if f.rule.stage == "ceiling"), None)
 

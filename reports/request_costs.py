@@ -1,4 +1,5 @@
-"""What a request of any shape would cost: from the phase model where there is one, else from one rate a phase."""
+"""What a request of any shape would cost: from the phase model where there is one, else from one rate a
+phase."""
 
 from __future__ import annotations
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import statistics
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -26,8 +25,15 @@ from reports.phases import PhaseModel, fit_phases
 from reports.request_costs import ModelCosts
 
 _CACHE_TYPE_BYTES = {
-    **{"f32": 4.0, "f16": 2.0, "bf16": 2.0, "q8_0": 34 / 32, "q5_1": 24 / 32, "q5_0": 22 / 32},
-    **{"q4_1": 20 / 32, "q4_0": 18 / 32, "iq4_nl": 18 / 32},
+    "f32": 4.0,
+    "f16": 2.0,
+    "bf16": 2.0,
+    "q8_0": 34 / 32,
+    "q5_1": 24 / 32,
+    "q5_0": 22 / 32,
+    "q4_1": 20 / 32,
+    "q4_0": 18 / 32,
+    "iq4_nl": 18 / 32,
 }
 """Bytes of one element by ggml type (block structs in ggml-common.h)."""
 _HOST_FAMILIES = ("CPU", "BLAS", "AMX")

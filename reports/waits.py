@@ -7,7 +7,8 @@ import dataclasses
 from reports.evidence import Evidence
 
 _SAME = 0.05
-"""Two sums of times that differ by no more than this share are taken for the same: tools round and overlap."""
+"""Two sums of times that differ by no more than this share are taken for the same: tools round and
+overlap."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

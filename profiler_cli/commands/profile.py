@@ -7,13 +7,28 @@ from typing import Annotated, Any
 import typer
 
 from profiler_cli import options
+from profiler_cli.engine_options import (
+    Batch,
+    Ctx,
+    FlashAttn,
+    Force,
+    GpuLayers,
+    LoadMode,
+    Repack,
+    Threads,
+    ThreadsBatch,
+    TypeK,
+    TypeV,
+    Ubatch,
+    read_engine_options,
+)
 from profiler_cli.options import Format, Output, Quiet
 
 _MODEL_HELP = (
     "A GGUF file, folder or glob; demo; ollama:NAME[:TAG]; hf:REPO/FILE. "
     "Without one: $LLMPHASE_MODEL, else the model profiled last, else demo."
 )
-_CELLS, _TIME, _ENGINE = "What to measure", "How long and how exactly", "Engine settings"
+_CELLS, _TIME = "What to measure", "How long and how exactly"
 
 
 def _option(*names: str, panel: str, metavar: str, help: str) -> Any:
@@ -74,102 +89,6 @@ _Budget = Annotated[
     str | None,
     _option("--budget", panel=_TIME, metavar="TIME", help="Time for everything: 90s, 2m, 1h. Default: 2m."),
 ]
-_Force = Annotated[
-    bool, _flag("--force", panel=_TIME, help="Measure what will likely not fit into memory, too.")
-]
-_Threads = Annotated[
-    int | None,
-    _option("--threads", "-t", panel=_ENGINE, metavar="N", help="Threads for decode. Default: usable cores."),
-]
-_ThreadsBatch = Annotated[
-    int | None,
-    _option(
-        "--threads-batch",
-        "-tb",
-        panel=_ENGINE,
-        metavar="N",
-        help="Threads for prefill. Default: as --threads.",
-    ),
-]
-_Batch = Annotated[
-    int | None,
-    _option(
-        "--batch", "-b", "--batch-size", panel=_ENGINE, metavar="N", help="Tokens in a batch. Default: 2048."
-    ),
-]
-_Ubatch = Annotated[
-    int | None,
-    _option(
-        "--ubatch",
-        "-ub",
-        "--ubatch-size",
-        panel=_ENGINE,
-        metavar="N",
-        help="Tokens in a micro-batch. Default: 512.",
-    ),
-]
-_FlashAttn = Annotated[
-    str | None,
-    _option("--flash-attn", "-fa", panel=_ENGINE, metavar="WHEN", help="on, off or auto. Default: auto."),
-]
-_TypeK = Annotated[
-    str | None,
-    _option(
-        "--type-k",
-        "-ctk",
-        "--cache-type-k",
-        panel=_ENGINE,
-        metavar="TYPE",
-        help="Type of the K cache. Default: f16.",
-    ),
-]
-_TypeV = Annotated[
-    str | None,
-    _option(
-        "--type-v",
-        "-ctv",
-        "--cache-type-v",
-        panel=_ENGINE,
-        metavar="TYPE",
-        help="Type of the V cache. Default: f16.",
-    ),
-]
-_GpuLayers = Annotated[
-    str | None,
-    _option(
-        "--gpu-layers",
-        "-ngl",
-        "--n-gpu-layers",
-        panel=_ENGINE,
-        metavar="N",
-        help="Layers on the GPU: a number, all or auto. Default: auto.",
-    ),
-]
-_Ctx = Annotated[
-    int | None,
-    _option(
-        "--ctx",
-        "-c",
-        "--ctx-size",
-        panel=_ENGINE,
-        metavar="N",
-        help="Context size. Default: what the cells need.",
-    ),
-]
-_LoadMode = Annotated[
-    str | None,
-    _option(
-        "--load-mode", panel=_ENGINE, metavar="MODE", help=f"{', '.join(options.LOAD_MODES)}. Default: auto."
-    ),
-]
-_Repack = Annotated[
-    bool | None,
-    _flag(
-        "--repack/--no-repack",
-        panel=_ENGINE,
-        help="Let the engine lay weights out anew for this CPU. Default: repack.",
-    ),
-]
 _NoSave = Annotated[bool, typer.Option("--no-save", help="Do not save the run.")]
 
 
@@ -184,44 +103,49 @@ def profile(
     repetitions: _Repetitions = None,
     precision: _Precision = None,
     budget: _Budget = None,
-    force: _Force = False,
-    threads: _Threads = None,
-    threads_batch: _ThreadsBatch = None,
-    batch: _Batch = None,
-    ubatch: _Ubatch = None,
-    flash_attn: _FlashAttn = None,
-    type_k: _TypeK = None,
-    type_v: _TypeV = None,
-    gpu_layers: _GpuLayers = None,
-    ctx: _Ctx = None,
-    load_mode: _LoadMode = None,
-    repack: _Repack = None,
+    force: Force = False,
+    threads: Threads = None,
+    threads_batch: ThreadsBatch = None,
+    batch: Batch = None,
+    ubatch: Ubatch = None,
+    flash_attn: FlashAttn = None,
+    type_k: TypeK = None,
+    type_v: TypeV = None,
+    gpu_layers: GpuLayers = None,
+    ctx: Ctx = None,
+    load_mode: LoadMode = None,
+    repack: Repack = None,
     form: Format = None,
     output: Output = None,
     no_save: _NoSave = False,
     quiet: Quiet = False,
 ) -> None:
     """Time load, prefill and decode of each MODEL apart, across prompt lengths."""
-    from probes.plan import Asked
-    from profiler_cli.measuring import Wishes, profile_models
+    from dataclasses import replace
 
-    asked = Asked(
-        prompt_tokens=options.optional(options.parse_lengths, prompt_tokens),
-        output_tokens=output_tokens,
+    from profiler_cli.measuring import profile_models
+    from profiler_cli.wishes import Wishes
+
+    engine = read_engine_options(
         threads=threads,
         threads_batch=threads_batch,
         n_batch=batch,
         n_ubatch=ubatch,
+        flash_attn=flash_attn,
+        type_k=type_k,
+        type_v=type_v,
+        gpu_layers=gpu_layers,
         n_ctx=ctx,
-        flash_attn=options.optional_choice(flash_attn, "--flash-attn", options.FLASH_CHOICES),
-        type_k=options.optional_choice(type_k, "--type-k", options.CACHE_TYPES),
-        type_v=options.optional_choice(type_v, "--type-v", options.CACHE_TYPES),
-        n_gpu_layers=options.optional(options.parse_gpu_layers, gpu_layers),
-        load_mode=options.optional_choice(load_mode, "--load-mode", options.LOAD_MODES),
+        load_mode=load_mode,
         repack=repack,
+        budget=budget,
+    )
+    asked = replace(
+        engine,
+        prompt_tokens=options.optional(options.parse_lengths, prompt_tokens),
+        output_tokens=output_tokens,
         repetitions=repetitions,
         precision=options.optional(options.parse_share, precision),
-        budget_ns=options.optional(options.parse_duration_ns, budget),
         tokens=options.optional_choice(tokens, "--tokens", options.TOKEN_KINDS),
         seed=seed,
         cold=cold,

@@ -18,7 +18,7 @@ def report(
 ) -> None:
     """Print the report of a saved run, without touching the model."""
     from probes.run_files import RunStore
-    from profiler_cli.output import Destination, deliver
+    from profiler_cli.output import Destination, deliver, report_renderer
 
     destination = Destination.choose(form, output)
-    deliver(RunStore().load(run), destination)
+    deliver(report_renderer(RunStore().load(run)), destination)

@@ -8,10 +8,11 @@ from reports.rules.physics import ceiling_share
 from reports.units import percent
 
 _LOW = 0.6
-"""Of the highest clock. All-core and sustained clocks are 70 to 90 % of the single-core boost that is stated as
-the highest."""
+"""Of the highest clock. All-core and sustained clocks are 70 to 90 % of the single-core boost that is stated
+as the highest."""
 _CRAWL_HZ = 0.9e9
-"""No core of a PC or server runs under load at less, whatever its highest clock: idle states are 0.4 to 0.8 GHz."""
+"""No core of a PC or server runs under load at less, whatever its highest clock: idle states are 0.4 to 0.8
+GHz."""
 _AT_CEILING = 0.6
 _GHZ = 1e9
 

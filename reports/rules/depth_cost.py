@@ -8,8 +8,8 @@ from reports.units import percent
 
 _STEEP = 0.2
 """Growth of a step per 1,000 tokens of depth, as a share of the step at the start. On a device the cache of a
-grouped-query model adds 1 to 8 % (its bytes over the weights' bytes, both at the same speed); read over system
-memory beside weights in device memory, 30 % and more."""
+grouped-query model adds 1 to 8 % (its bytes over the weights' bytes, both at the same speed); read over
+system memory beside weights in device memory, 30 % and more."""
 _LEAST_DEPTH = 500
 
 
@@ -29,8 +29,8 @@ def judge(evidence: Evidence) -> Outcome:
     return Finding(
         verdict="offload-bound",
         confidence=0.72,
-        reason=f"a step grows by {percent(growth)} with each 1,000 tokens of depth: attention does not run at the"
-        " device's speed",
+        reason=f"a step grows by {percent(growth)} with each 1,000 tokens of depth: attention does not run"
+        " at the device's speed",
         inputs=inputs,
         margin=growth / _STEEP - 1,
     )

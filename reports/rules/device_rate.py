@@ -8,13 +8,14 @@ from reports.rules.physics import device_step_s, whole_memory_step_s
 from reports.units import duration, percent
 
 _SLOW = 3.0
-"""Times the longest step that device memory explains. System memory is 5 to 20 times slower than a card's, so a
-few per cent of the weights there make this difference."""
+"""Times the longest step that device memory explains. System memory is 5 to 20 times slower than a card's, so
+a few per cent of the weights there make this difference."""
 _VERY_SLOW = 8.0
 _SLOW_WITHOUT_SIZE = 1 / 0.3
 """The same against reading all of the device's memory, which no model that fits in it needs."""
 _ANY_CARD_STEP_S = 0.1
-"""No discrete card takes longer to read all its memory: 24 ms (24 GB at 1008 GB/s) to 40 ms (80 GB at 2039)."""
+"""No discrete card takes longer to read all its memory: 24 ms (24 GB at 1008 GB/s) to 40 ms (80 GB at
+2039)."""
 _LIKELY_CARDS = 4
 """Cards that a machine is granted where their number is not known; they take turns."""
 
@@ -53,7 +54,7 @@ def _against(
         return Cleared(reason=f"a token takes {duration(step)}, {text} {duration(expected)}", inputs=inputs)
     confidence = 0.76 if step > _VERY_SLOW * expected else 0.66
     if evidence.fully_on_gpu:
-        # The engine placed everything: the driver, or a slow second device, then holds what is read so slowly.
+        # All is placed: the driver, or a slow second device, then holds what is read so slowly.
         confidence -= 0.06
     reached = ""
     if evidence.read_bytes and evidence.gpu_bandwidth_bytes_s:

@@ -1,4 +1,5 @@
-"""A GPU is there and nothing is on it: a build without it, a missing setting, a container without the device."""
+"""A GPU is there and nothing is on it: a build without it, a missing setting, a container without the
+device."""
 
 from __future__ import annotations
 

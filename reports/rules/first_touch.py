@@ -38,8 +38,8 @@ def judge(evidence: Evidence) -> Outcome:
     return Finding(
         verdict="load-bound",
         confidence=0.76 if rate is not None and evidence.load_mode != "none" else 0.5,
-        reason=f"prompt tokens cost {prefill / decode:.0f} times what generated ones do, {duration(extra_s)} in"
-        f" all{read}",
+        reason=f"prompt tokens cost {prefill / decode:.0f} times what generated ones do,"
+        f" {duration(extra_s)} in all{read}",
         inputs=inputs,
         margin=prefill / (_SLOWER * decode) - 1,
     )

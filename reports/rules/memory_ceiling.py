@@ -1,4 +1,5 @@
-"""How near decode comes to what the memory can deliver: an explanation, or a sign that something else slows it."""
+"""How near decode comes to what the memory can deliver: an explanation, or a sign that something else slows
+it."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ from reports.units import percent, size
 AT_CEILING = 0.5
 """Healthy GPUs decode at 0.61 to 0.87 of the data sheet, CPUs at 0.65 to 0.96 of measured bandwidth."""
 FAR_BELOW = 0.25
-"""A fourth of the ceiling with operations' cost granted: noise, a weak core or a short prompt do not explain it."""
+"""A fourth of the ceiling with operations' cost granted: noise, a weak core or a short prompt do not explain
+it."""
 _PC_CPUS = 8
 """Logical CPUs from which on memory has two channels at the least."""
 
@@ -34,7 +36,8 @@ def judge(evidence: Evidence) -> Outcome:
         return Finding(
             verdict="generation-bound",
             confidence=0.75,
-            reason=f"at the memory ceiling: decode reaches {percent(min(share, 1.0))} of what the memory can deliver",
+            reason=f"at the memory ceiling: decode reaches {percent(min(share, 1.0))} of what the memory can"
+            " deliver",
             inputs=inputs,
             margin=share / AT_CEILING - 1,
         )

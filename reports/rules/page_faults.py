@@ -14,6 +14,8 @@ _READ_AGAIN = 1.5
 _TOKEN_SHARE = 0.1
 """Of the bytes a token reads, what may come from disk: at a twentieth of the memory's speed this share
 already costs more than all the rest."""
+_LEAST_FAULTS = 1000
+"""Any program meets some hundred when it starts."""
 _FAULTS_PER_TOKEN = 100
 """Each reads 4 KiB at the least and waits some 100 us for the drive: 10 ms a token."""
 
@@ -52,11 +54,12 @@ def _read_per_token(evidence: Evidence) -> str | None:
     rate, step, needed = evidence.disk_read_bytes_s, evidence.decode_step_s, evidence.host_read_bytes
     if rate is None or step is None or not needed or rate * step < _TOKEN_SHARE * needed:
         return None
-    return f"each token waits for {size(rate * step)} from disk, {percent(min(1.0, rate * step / needed))} of what it reads"
+    share = percent(min(1.0, rate * step / needed))
+    return f"each token waits for {size(rate * step)} from disk, {share} of what it reads"
 
 
 def _faults(evidence: Evidence) -> str | None:
     faults, tokens = evidence.major_faults, evidence.n_output
-    if faults is None or not tokens or faults < _FAULTS_PER_TOKEN * tokens:
+    if faults is None or not tokens or faults < max(_LEAST_FAULTS, _FAULTS_PER_TOKEN * tokens):
         return None
-    return f"{count(faults)} major page faults for {count(tokens)} tokens: memory is too small for the working set"
+    return f"{count(faults)} major page faults for {count(tokens)} tokens: memory is too small"

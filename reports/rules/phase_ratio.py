@@ -1,4 +1,5 @@
-"""A prompt that is hardly faster per token than the answer, though a GPU is there: the GPU does not do the work."""
+"""A prompt that is hardly faster per token than the answer, though a GPU is there: the GPU does not do the
+work."""
 
 from __future__ import annotations
 
@@ -9,8 +10,8 @@ from reports.units import percent
 
 _AT_CEILING = 0.5
 _SET_UP = 0.4
-"""Below this no processor is so much worse at a prompt than at an answer: a first evaluation paid for something
-else."""
+"""Below this no processor is so much worse at a prompt than at an answer: a first evaluation paid for
+something else."""
 _SURE, _GUESS, _SHARED_MEMORY = 0.6, 0.5, 0.45
 """With a known prompt length, without one, and for a GPU that is little wider than its CPU."""
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from reports.evidence import Evidence
 
 DEVICE_SHARE = 0.5
-"""Share of a GPU's data-sheet bandwidth that decode is granted at least: healthy runs reach 0.61 to 0.87, from
-small cards to large ones; below that lies driver, clock and data-sheet slack."""
+"""Share of a GPU's data-sheet bandwidth that decode is granted at least: healthy runs reach 0.61 to 0.87,
+from small cards to large ones; below that lies driver, clock and data-sheet slack."""
 LAYER_OVERHEAD_S = 300e-6
 """Upper end of what starting one layer's operations costs beside reading its weights: about 30 operations of
 up to 10 us each (a kernel launch without graphs; with CUDA graphs it is a tenth of that)."""
@@ -42,8 +42,8 @@ def device_step_s(evidence: Evidence) -> float | None:
 
 
 def whole_memory_step_s(evidence: Evidence) -> float | None:
-    """Seconds to read all of the devices' memory once, at full bandwidth: no model that fits needs more reading
-    for a token. None where size or bandwidth are unknown."""
+    """Seconds to read all of the devices' memory once, at full bandwidth: no model that fits needs more
+    reading for a token. None where size or bandwidth are unknown."""
     if not evidence.gpu_memory_bytes or not evidence.gpu_bandwidth_bytes_s:
         return None
     return evidence.gpu_memory_bytes / evidence.gpu_bandwidth_bytes_s

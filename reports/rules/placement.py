@@ -1,4 +1,5 @@
-"""Layers in system memory though a device is there: read from the engine's placement, not from the setting."""
+"""Layers in system memory though a device is there: read from the engine's placement, not from the
+setting."""
 
 from __future__ import annotations
 
@@ -7,8 +8,9 @@ from reports.rules.base import Abstained, Cleared, Finding, Outcome
 from reports.units import percent, size
 
 _ON_DEVICE = 0.75
-"""Of the bytes a token reads (of all weights, in a mixture of experts), what the device must hold to call a
-model resident. With all layers placed the host still keeps the embedding table, of which a token reads a row."""
+"""Of the bytes a token reads (of all weights, in a mixture of experts), what the device must hold to call
+a model resident. With all layers placed the host still keeps the embedding table, of which a token reads a
+row."""
 
 
 def judge(evidence: Evidence) -> Outcome:
@@ -24,7 +26,8 @@ def judge(evidence: Evidence) -> Outcome:
         return Finding(
             verdict="offload-bound",
             confidence=0.8 if evidence.shares_memory else 0.92,
-            reason=f"{total - placed} of {total} layers are computed by the CPU{_asked(evidence)}{_bytes(evidence)}",
+            reason=f"{total - placed} of {total} layers are computed by the CPU"
+            f"{_asked(evidence)}{_bytes(evidence)}",
             inputs=inputs,
             margin=(total - placed) / total,
         )

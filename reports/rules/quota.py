@@ -7,8 +7,8 @@ from reports.rules.base import Abstained, Cleared, Finding, Outcome
 from reports.units import percent
 
 _THROTTLED = 0.1
-"""Share of the quota's periods in which the group was stopped. Each time all threads wait for the next period,
-so a tenth of the periods is the least that costs a tenth of the time."""
+"""Share of the quota's periods in which the group was stopped. Each time all threads wait for the next
+period, so a tenth of the periods is the least that costs a tenth of the time."""
 
 
 def judge(evidence: Evidence) -> Outcome:

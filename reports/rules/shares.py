@@ -8,8 +8,8 @@ from reports.units import count, duration, percent, token_rate
 from reports.waits import Waits, waits_of
 
 BALANCED = 0.1
-"""Lead of the longest part over the next, as a share of the wait, below which relieving either saves alike. It
-is also about what two runs of the same request differ by."""
+"""Lead of the longest part over the next, as a share of the wait, below which relieving either saves alike.
+It is also about what two runs of the same request differ by."""
 _CLASSES: dict[str, Verdict] = {
     "load": "load-bound",
     "prefill": "prompt-bound",
@@ -68,7 +68,8 @@ def _both(evidence: Evidence, waits: Waits, inputs: dict[str, object]) -> Outcom
     (first, longest), (second, next_longest) = ranked[:2]
     lead = (longest - next_longest) / waits.total_s
     verdict: Verdict = "balanced" if lead < BALANCED else _CLASSES.get(first, "unknown")
-    reason = f"{_WORDS[first]} takes {duration(longest)} of {duration(waits.total_s)} ({percent(longest / waits.total_s)})"
+    share = percent(longest / waits.total_s)
+    reason = f"{_WORDS[first]} takes {duration(longest)} of {duration(waits.total_s)} ({share})"
     if verdict == "prompt-bound" and _is_repeated(evidence):
         reason += ", and the same prompt again takes as long: nothing of it is cached"
     if verdict == "balanced":

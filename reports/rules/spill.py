@@ -16,8 +16,8 @@ memory waits for the bus."""
 
 
 def judge(evidence: Evidence) -> Outcome:
-    """Shared memory in use, else a busy device whose memory rests. Used device memory tells nothing: it is full
-    in both cases."""
+    """Shared memory in use, else a busy device whose memory rests. Used device memory tells nothing: it is
+    full in both cases."""
     names = ("gpu_shared_memory_bytes", "gpu_utilization", "gpu_memory_utilization")
     inputs = evidence.known(*names, "model_bytes", "gpu_memory_bytes", "gpu_memory_used_bytes")
     if evidence.shares_memory or evidence.has_gpu is False:
@@ -39,8 +39,8 @@ def judge(evidence: Evidence) -> Outcome:
         return Finding(
             verdict="offload-bound",
             confidence=0.72,
-            reason=f"the GPU is busy {percent(busy)} of the time and its memory {percent(memory_busy)}: it waits"
-            " for data from elsewhere",
+            reason=f"the GPU is busy {percent(busy)} of the time and its memory {percent(memory_busy)}:"
+            " it waits for data from elsewhere",
             inputs=inputs,
         )
     return Cleared(reason="nothing to speak of lies in shared memory", inputs=inputs)

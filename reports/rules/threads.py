@@ -1,4 +1,5 @@
-"""More threads than cores: all of them meet after each operation, so the one without a core holds up the rest."""
+"""More threads than cores: all of them meet after each operation, so the one without a core holds up the
+rest."""
 
 from __future__ import annotations
 
@@ -10,8 +11,8 @@ from reports.units import percent, size
 _SMT_CPUS = 8
 """Logical CPUs from which on two of them usually share a core; small boards have one core each."""
 _SMT_SHARE = 0.25
-"""With all logical CPUs in use, a share of the memory's bandwidth that the slowdown by shared cores alone does
-not explain: decode then loses up to a half, the rest is waiting."""
+"""With all logical CPUs in use, a share of the memory's bandwidth that the slowdown by shared cores alone
+does not explain: decode then loses up to a half, the rest is waiting."""
 _SAVED = 0.5
 """Twice as fast without: the least that public reports of too many threads name (up to 85 times)."""
 _ENOUGH = 0.5
@@ -52,8 +53,8 @@ def judge(evidence: Evidence) -> Outcome:
         return Finding(
             verdict="contended",
             confidence=0.72,
-            reason=f"{threads} threads use every logical CPU, two to a core, and the part of the model in system"
-            f" memory is read at only {size(host_rate_bytes_s(evidence))}/s",
+            reason=f"{threads} threads use every logical CPU, two to a core, and the part of the model in"
+            f" system memory is read at only {size(host_rate_bytes_s(evidence))}/s",
             inputs=inputs,
             saves_share=_SAVED,
         )

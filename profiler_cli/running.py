@@ -1,0 +1,168 @@
+"""What the commands that measure share: models and memory before, the session itself, what is said after."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+from probes.errors import EXIT_DONE, EXIT_INTERRUPTED, EXIT_UNMEASURED, UnmeasurableError
+from probes.gguf_header import read_model_facts, require_decoder
+from probes.memory_plan import plan_memory, require_fits
+from probes.model_sources import resolve_models
+from probes.plan import Plan
+from probes.records import CellResult, DeviceCeiling, MachineFacts, ModelFacts, Run
+from probes.run_files import RunStore
+from probes.session import Session, read_engine_facts
+from profiler_cli import __version__
+from profiler_cli.console import note, width_of
+from profiler_cli.progress import Progress
+from reports import measured, stats
+from reports.text import clean
+
+_MAX_PASSES = 9
+"""The fewest with which a distribution-free 95 % interval of the median leaves out the extremes: where that
+is still wide, the noise is the finding."""
+_TOGETHER_SHARE = 0.5
+"""Several models are kept loaded, to be measured in turns, while all need no more of the free memory."""
+
+
+class PrecisionPolicy:
+    """Until `repetitions` passes where they are given, else until each median's interval is tight enough."""
+
+    def __init__(self, precision: float, repetitions: int | None) -> None:
+        self._precision = precision
+        self._repetitions = repetitions
+
+    def loose(self, cells: tuple[CellResult, ...]) -> tuple[int, ...]:
+        """See Policy."""
+        return tuple(cell.prompt_tokens for cell in cells if self._is_loose(cell))
+
+    def _is_loose(self, cell: CellResult) -> bool:
+        if self._repetitions is not None:
+            return len(cell.samples) < self._repetitions
+        phases = [pairs for pairs in (measured.prefill_samples(cell), measured.decode_samples(cell)) if pairs]
+        tight = all(stats.is_precise(pairs, self._precision) for pairs in phases)
+        return not tight and len(cell.samples) < _MAX_PASSES
+
+
+def read_models(names: Sequence[str], store: RunStore, *, quiet: bool) -> list[ModelFacts]:
+    last = None if names else store.last_profiled_model()
+    models = []
+    for source in resolve_models(names, environment=os.environ, last_profiled=last):
+        facts = read_model_facts(source.path)
+        require_decoder(facts)
+        if not names:
+            note(f"No MODEL given: taking {clean(facts.name)} ({source.why}).", quiet=quiet)
+        models.append(facts)
+    return models
+
+
+def check_memory(plan: Plan, machine: MachineFacts, *, force: bool) -> bool:
+    """Refuse what will not fit; whether all groups together leave room to spare.
+
+    Devices are asked for only when the host alone has no room: that takes a process of its own.
+    """
+    plans = [plan_memory(group.model, group.settings, machine) for group in plan.groups]
+    if any(memory.fits is False for memory in plans):
+        devices = read_engine_facts().devices
+        for group in plan.groups:
+            require_fits(plan_memory(group.model, group.settings, machine, devices), force=force)
+        return False
+    available = plans[0].host_available_bytes
+    needed = sum(memory.host_need_bytes for memory in plans)
+    return available is not None and needed <= _TOGETHER_SHARE * available
+
+
+class Saver:
+    """Saves the run as it grows; where that fails, measuring goes on and it is said at the end."""
+
+    def __init__(self, store: RunStore | None) -> None:
+        self._store = store
+        self._path: Path | None = None
+        self._problem: str | None = None
+
+    def __call__(self, run: Run) -> None:
+        if self._store is None:
+            return
+        try:
+            self._path = self._store.save(run)
+        except UnmeasurableError as error:
+            self._problem = str(error)
+
+    def where(self, run: Run) -> str:
+        """Where the run is, as a clause."""
+        saved = f"saved as {run.run_id}; `llmphase report {run.run_id}` prints it"
+        return saved if self._path else "not saved"
+
+    def say(self, run: Run, *, quiet: bool) -> None:
+        """Tell where the run is; that it could not be saved is told even when quiet."""
+        if self._problem:
+            note(f"Warning: {self._problem}")
+        elif self._path:
+            note(f"Run {self.where(run)}.", quiet=quiet)
+
+
+def interrupted(run: Run, saver: Saver) -> int:
+    """Say what an interrupted run has, and return the exit code."""
+    cells = [cell for group in run.groups for cell in group.cells]
+    done = sum(cell.status == "ok" for cell in cells)
+    note(f"Interrupted: {done} of {len(cells)} cells are measured, {saver.where(run)}.")
+    return EXIT_INTERRUPTED
+
+
+def exit_code(run: Run) -> int:
+    """0 when at least one cell was measured: the others stand in the report with their reasons."""
+    cells = [cell for group in run.groups for cell in group.cells]
+    if any(cell.status == "ok" for cell in cells):
+        return EXIT_DONE
+    reasons = {group.reason or cell.reason for group in run.groups for cell in group.cells}
+    note(f"llmphase: nothing could be measured: {clean('; '.join(sorted(filter(None, reasons))))}")
+    return EXIT_UNMEASURED
+
+
+@contextmanager
+def _terminate_as_interrupt() -> Iterator[None]:
+    """A cancelled CI job sends SIGTERM: what was measured is saved then too."""
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def run_session(
+    plan: Plan,
+    machine: MachineFacts,
+    saver: Callable[[Run], None],
+    *,
+    quiet: bool,
+    together: bool = False,
+    ceilings: tuple[DeviceCeiling, ...] = (),
+) -> Run:
+    """Measure a plan, with progress on standard error."""
+    options = plan.options
+    progress = Progress(
+        sys.stderr,
+        budget_s=options.budget_ns / 1e9,
+        passes=options.repetitions or stats.MIN_COUNTED,
+        width=width_of(sys.stderr),
+        quiet=quiet,
+    )
+    policy = PrecisionPolicy(options.precision, options.repetitions)
+    with _terminate_as_interrupt():
+        session = Session(
+            plan, machine, policy, saver, progress.show, __version__, together=together, ceilings=ceilings
+        )
+        try:
+            return session.measure()
+        finally:
+            progress.close()

@@ -1,0 +1,254 @@
+"""Levers on the weights: fewer bytes of them, and more of them on the device."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterator
+
+from reports import units
+from reports.evidence import Evidence
+from reports.phases import Estimate
+from reports.remedies.base import Remedy, Situation, Tool, Trial, between, computed, untold
+from reports.request_costs import RUN_TO_RUN
+from reports.rules.physics import DEVICE_SHARE, GPU_RATIO
+from reports.waits import Waits
+
+BITS_PER_WEIGHT = {16: 16.0005, 8: 8.5008, 6: 6.5633, 5: 5.7036, 4: 4.8944, 3: 3.9960, 2: 3.1593}
+"""Of a whole file by the digit of its label: F16, Q8_0, Q6_K, Q5_K_M, Q4_K_M, Q3_K_M, Q2_K of an 8B model, as
+llama.cpp's quantize README lists them."""
+_STEPS = tuple(BITS_PER_WEIGHT)
+_NAMES = {8: "Q8_0", 6: "Q6_K", 5: "Q5_K_M", 4: "Q4_K_M", 3: "Q3_K_M", 2: "Q2_K"}
+_LABEL = re.compile(r"(?:^|[^A-Z0-9])(?:UD-)?(BF16|F16|F32|I?Q(\d))", re.IGNORECASE)
+_LEAST_READING = 0.5
+"""Share of a step that reading the weights takes at the least where it is not known: healthy decode reaches
+half of the memory's bandwidth and more."""
+_TYPICAL, _BEST = 0.75, 0.87
+"""Of a GPU's data-sheet bandwidth in healthy runs: the middle and the top of 0.61 to 0.87."""
+_HIGHEST_RATIO = 60.0
+_ROOM = 0.9
+"""Of device memory, what weights may take beside cache and compute buffers."""
+_LEAST_HOST_PART = 0.2
+"""Of a step, what the host's weights take at the least where any lie there: they are read over memory 5 to 20
+times slower."""
+
+
+def levers(situation: Situation) -> Iterator[Remedy | None]:
+    """Smaller quantizations, then placement."""
+    digit = _digit(situation.evidence.quantization)
+    if digit in BITS_PER_WEIGHT:
+        smaller = _STEPS[_STEPS.index(digit) + 1 :]
+        for step, bits in enumerate(smaller[:2], start=1):
+            yield _quantization(situation, digit, bits, step)
+    yield _more_layers(situation)
+
+
+def _digit(label: str | None) -> int:
+    """Bits in the label: 16 for F16 and BF16, 4 for `Q4_K - Medium`, `UD-Q4_K_XL`, `IQ4_XS`, `4-bit`; 0 for
+    none."""
+    found = _LABEL.search(label or "")
+    if found:
+        return int(found[2]) if found[2] else 16
+    plain = re.match(r"(\d)-?bit", label or "", re.IGNORECASE)
+    return int(plain[1]) if plain else 0
+
+
+# --- fewer bytes ---------------------------------------------------------------------------------
+
+
+def _quantization(situation: Situation, digit: int, bits: int, steps: int) -> Remedy | None:
+    ratio = BITS_PER_WEIGHT[bits] / BITS_PER_WEIGHT[digit]
+    decode = _decode_with_bytes(situation, ratio)
+    name = _NAMES[bits]
+    how: dict[Tool, str] = {
+        "llmphase": f"name a {name} file of the same model",
+        "llama.cpp": f"take the {name} file, or llama-quantize F16.gguf {name}",
+        "ollama": f"ollama pull NAME:TAG-{name.lower()}",
+        "lm-studio": f"download the {name} variant",
+    }
+    return computed(
+        situation,
+        situation.wait(decode=decode),
+        code=f"quantization-down-{steps}",
+        title=f"use a smaller quantization: {name}",
+        basis=f"decode reads {units.percent(ratio)} of the bytes; the prompt, bound by arithmetic, stays",
+        how=how,
+        cost="quality, most of it below 4 bits; a CPU may unpack the smaller format more slowly",
+    )
+
+
+def _decode_with_bytes(situation: Situation, ratio: float) -> Estimate | None:
+    """Decode with this share of the weight bytes: what reads weights shrinks, the rest stays.
+
+    A split model's part on the host shrinks first: the device keeps what it holds.
+    """
+    decode_s = situation.waits.decode_s
+    if decode_s is None:
+        return None
+    split = _split_of(situation.evidence)
+    if split is not None and split.on_device > 0:
+        whole = split.on_device + split.on_host
+        on_host = max(0.0, whole * ratio - split.on_device)
+        smaller = dataclasses.replace(split, on_device=whole * ratio - on_host, on_host=on_host)
+        return _scaled_step(situation, smaller)
+    reading = _reading_share(situation.evidence)
+    low_share = _LEAST_READING if reading is None else reading
+    middle = (1 + low_share) / 2
+    saved = decode_s * (1 - ratio)
+    return between(decode_s - middle * saved, decode_s - saved, decode_s - low_share * saved)
+
+
+def _reading_share(evidence: Evidence) -> float | None:
+    """Share of a step that reading weights takes at least: at the ceiling's speed."""
+    step = evidence.decode_step_s
+    if step is None:
+        return None
+    if evidence.weights_read_s is not None:
+        return min(1.0, evidence.weights_read_s / step)
+    bandwidth = evidence.memory_bandwidth_bytes_s if evidence.host_works else evidence.gpu_bandwidth_bytes_s
+    if bandwidth is None or evidence.read_bytes is None:
+        return None
+    return min(1.0, evidence.read_bytes / bandwidth / step)
+
+
+# --- more on the device --------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class _Split:
+    """Bytes that a token reads from each memory, and the seconds of the step that the host's part takes."""
+
+    on_device: float
+    on_host: float
+    device_bytes_s: float
+    host_bytes_s: float
+
+    def step_s(self, device_bytes_s: float) -> float:
+        """t_token = device bytes / device rate + host bytes / host rate."""
+        return self.on_device / device_bytes_s + self.on_host / self.host_bytes_s
+
+
+def _split_of(evidence: Evidence) -> _Split | None:
+    """How a split model's step divides; None where nothing is split or not enough is known."""
+    step, read, on_host = evidence.decode_step_s, evidence.read_bytes, evidence.host_read_bytes
+    bandwidth = evidence.gpu_bandwidth_bytes_s
+    if evidence.has_gpu is not True or evidence.shares_memory or evidence.remote_devices:
+        return None
+    if step is None or read is None or not on_host or not bandwidth or evidence.fully_on_gpu:
+        return None
+    device_rate = _TYPICAL * bandwidth
+    host_s = max(_LEAST_HOST_PART * step, step - (read - on_host) / device_rate)
+    return _Split(
+        on_device=read - on_host, on_host=on_host, device_bytes_s=device_rate, host_bytes_s=on_host / host_s
+    )
+
+
+def _scaled_step(situation: Situation, then: _Split) -> Estimate | None:
+    """The answer's decode in proportion to the steps; the interval by the range of healthy device rates."""
+    decode_s, bandwidth = situation.waits.decode_s, situation.evidence.gpu_bandwidth_bytes_s
+    step = situation.evidence.decode_step_s
+    if decode_s is None or step is None or not bandwidth:
+        return None
+    typical, best, least = (
+        decode_s / step * then.step_s(share * bandwidth) for share in (_TYPICAL, _BEST, DEVICE_SHARE)
+    )
+    least = max(least, typical * (1 + RUN_TO_RUN))
+    return between(min(typical, decode_s), best * (1 - RUN_TO_RUN), min(least, decode_s))
+
+
+def _more_layers(situation: Situation) -> Remedy | None:
+    """All layers on the device where they fit, else as many as do."""
+    evidence = situation.evidence
+    if evidence.has_gpu is not True or evidence.fully_on_gpu or evidence.host_works is False:
+        return None
+    share, layers = _fitting(evidence)
+    if share is None:
+        return _untold_layers(situation, None)
+    split = _split_of(evidence)
+    if split is None:
+        return _untold_layers(situation, layers)
+    whole = split.on_device + split.on_host
+    if whole * share <= split.on_device:
+        return None
+    then = dataclasses.replace(split, on_device=whole * share, on_host=whole * (1 - share))
+    decode = _scaled_step(situation, then)
+    parts = {"decode": decode}
+    prefill = _prefill_on_device(situation.waits, evidence, then) if share == 1 else None
+    if prefill is not None:
+        parts["prefill"] = prefill
+    return computed(
+        situation,
+        situation.wait(**parts),
+        code="gpu-layers",
+        title=_layers_title(layers),
+        basis="bytes over bandwidth in each memory"
+        + (
+            "; the prompt at 20 times the answer's rate or more"
+            if prefill
+            else "; the prompt gains too, not counted"
+        ),
+        how=_layers_how(layers),
+        cost="device memory, which a larger context then lacks",
+        try_with=_layers_trial(evidence, layers),
+    )
+
+
+def _fitting(evidence: Evidence) -> tuple[float | None, int | None]:
+    """Share of the weights that fits on the device and that many layers (-1: all); None where it is
+    unknown."""
+    free = evidence.gpu_memory_free_bytes or evidence.gpu_memory_bytes
+    if not free or not evidence.model_bytes:
+        return None, None
+    if evidence.model_bytes <= _ROOM * free:
+        return 1.0, -1
+    share = _ROOM * free / evidence.model_bytes
+    total = evidence.layers_total or (evidence.n_layers + 1 if evidence.n_layers else None)
+    return share, int(share * total) if total else None
+
+
+def _prefill_on_device(waits: Waits, evidence: Evidence, then: _Split) -> Estimate | None:
+    """A prompt token is 20 to 60 times cheaper than a generated one where the device does all the work."""
+    evaluated = evidence.n_evaluated
+    if waits.prefill_s is None or not evaluated or not evidence.gpu_bandwidth_bytes_s:
+        return None
+    step = then.step_s(then.device_bytes_s)
+    value = min(waits.prefill_s, max(step, evaluated * step / GPU_RATIO))
+    return between(value, min(value, evaluated * step / _HIGHEST_RATIO), waits.prefill_s)
+
+
+def _untold_layers(situation: Situation, layers: int | None) -> Remedy | None:
+    if not situation.evidence.host_works:
+        return None
+    return untold(
+        code="gpu-layers",
+        title=_layers_title(layers),
+        at_most_s=situation.waits.compute_s or None,
+        basis="the device's memory or bandwidth is not known, so only a trial tells",
+        how=_layers_how(layers),
+        cost="device memory, which a larger context then lacks",
+        try_with=_layers_trial(situation.evidence, layers),
+    )
+
+
+def _layers_title(layers: int | None) -> str:
+    if layers is None:
+        return "place more layers on the device"
+    return "place all layers on the device" if layers < 0 else f"place {layers} layers on the device"
+
+
+def _layers_trial(evidence: Evidence, layers: int | None) -> Trial | None:
+    """Without a number the engine's own choice, where another was asked; a build without the device can try
+    nothing."""
+    is_same = layers == evidence.n_gpu_layers_requested
+    return None if evidence.build_lacks_device or is_same else Trial(settings={"n_gpu_layers": layers})
+
+
+def _layers_how(layers: int | None) -> dict[Tool, str]:
+    here = "auto" if layers is None else "all" if layers < 0 else str(layers)
+    number = "999" if here in ("all", "auto") else here
+    return {
+        "llmphase": f"--gpu-layers {here} (with an engine built for the device: llmphase doctor)",
+        "llama.cpp": f"--n-gpu-layers {number}; for a mixture of experts that does not fit: --n-cpu-moe N",
+        "ollama": f"PARAMETER num_gpu {number}; ollama ps shows the split",
+        "lm-studio": f"GPU Offload: {here}",
+    }

@@ -37,6 +37,8 @@ _LARGER_COPIES = 2
 _TOO_SOON_S = 0.005
 _MIB = 2**20
 _LEAST_SET_BYTES, _MOST_SET_BYTES = 256 * _MIB, 1024 * _MIB
+_DEVICE_SET_BYTES = 512 * _MIB
+"""Twice the largest cache of today's GPUs: 256 MiB."""
 _CACHES_EXCEEDED = 2
 """Weights passed over, in sizes of the last-level cache."""
 _MEMORY_SHARE = 0.25
@@ -262,7 +264,7 @@ def _weight_set(device: Device, memory_bytes: int | None) -> tuple[int, str | No
     known = [size for size in (device.facts.memory_free_bytes, memory_bytes if is_cpu else None) if size]
     room = int(min(known) * _MEMORY_SHARE) if known else _LEAST_SET_BYTES
     if not is_cpu:
-        return min(_MOST_SET_BYTES, room), None
+        return min(_DEVICE_SET_BYTES, room), None
     cache_bytes = last_level_cache_bytes()
     if cache_bytes is None:
         return min(_LEAST_SET_BYTES, room), "caches: their size is not known, they may have helped"

@@ -68,7 +68,7 @@ class Engine(Protocol):
         ...
 
     def tokenize(self, text: bytes, *, special: bool = False) -> list[int]:
-        """Token ids of the text, begun as the model wants it; `special` reads names of special tokens in it."""
+        """Token ids of the text, begun as the model wants; `special` reads names of special tokens in it."""
         ...
 
     def text_of(self, tokens: Sequence[int]) -> bytes:

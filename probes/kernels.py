@@ -23,6 +23,8 @@ _QUANTIZED_WEIGHTS = 1 << 16
 _BY_NAME = {format_.name: (number, format_) for number, format_ in GGML_TYPES.items()}
 _NO_WEIGHTS = frozenset({"I8", "I16", "I32", "I64", "F64", "Q8_1", "Q8_K"})
 """Formats that the library does not make weights in."""
+_SLOW_TO_MAKE = frozenset({"IQ1_S", "IQ2_XXS", "IQ2_XS", "IQ2_S"})
+"""Formats whose tables for quantizing take seconds to set up; their blocks begin with an F16 scale."""
 
 _NUMBER_BYTES = 4
 
@@ -263,14 +265,27 @@ def row_bytes(columns: int, weight_type: str) -> int:
 def weight_bytes(rows: int, columns: int, weight_type: str) -> bytes:
     """A matrix of ordinary small weights in this format: no zeros, infinities or denormals, on which
     kernels may run at another speed. Rows repeat. Raises as `row_bytes` does."""
-    number, _ = _format(weight_type)
+    number, format_ = _format(weight_type)
     unique = min(rows, max(1, _QUANTIZED_WEIGHTS // columns))
-    made = ctypes.create_string_buffer(unique * row_bytes(columns, weight_type))
-    source = ctypes.cast(ctypes.c_char_p(_numbers(unique * columns)), FLOATS)
-    importance = (ctypes.c_float * columns)(*([1.0] * columns))
-    ggml().ggml_quantize_chunk(number, source, made, 0, unique, columns, importance)
+    one_row = row_bytes(columns, weight_type)
+    if weight_type in _SLOW_TO_MAKE:
+        made = _random_blocks(unique * one_row // format_.block_bytes, format_.block_bytes)
+    else:
+        room = ctypes.create_string_buffer(unique * one_row)
+        source = ctypes.cast(ctypes.c_char_p(_numbers(unique * columns)), FLOATS)
+        ggml().ggml_quantize_chunk(number, source, room, 0, unique, columns, None)
+        made = room.raw
     whole, rest = divmod(rows, unique)
-    return made.raw * whole + made.raw[: rest * row_bytes(columns, weight_type)]
+    return made * whole + made[: rest * one_row]
+
+
+def _random_blocks(count: int, block_bytes: int) -> bytes:
+    """Blocks with an ordinary scale in front and any codes behind it: every code stands for weights."""
+    import numpy as np
+
+    blocks = np.random.default_rng(1).integers(0, 256, (count, block_bytes), dtype=np.uint8)
+    blocks[:, :2] = np.frombuffer(np.float16(0.01).tobytes(), dtype=np.uint8)
+    return blocks.tobytes()
 
 
 def _format(weight_type: str) -> tuple[int, GgmlType]:

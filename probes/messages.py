@@ -12,8 +12,10 @@ from typing import Any, Literal, TypeVar
 
 from probes.codec import decode, encode
 from probes.errors import LlmphaseError, UnmeasurableError
+from probes.matrix_shapes import MatrixShape
 from probes.records import (
     CellSample,
+    DeviceCeiling,
     DeviceMemory,
     EngineFacts,
     PassSample,
@@ -86,6 +88,18 @@ class RunBeside:
     """None: no whole request."""
     request_output_tokens: int
     request_cached_tokens: int = 0
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class MeasureCeilings:
+    """Find out what the devices could do at most; no model is loaded."""
+
+    shapes: tuple[MatrixShape, ...]
+    threads: int
+    weight_buffers: tuple[str, ...]
+    """Buffer types in which the measured run had its weights."""
+    memory_bytes: int | None
+    """Memory that may be used."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,6 +188,13 @@ class BesideDone:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class CeilingsMeasured:
+    """Answer to MeasureCeilings."""
+
+    ceilings: tuple[DeviceCeiling, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Failed:
     """The command failed in a way that the worker survived."""
 
@@ -181,10 +202,10 @@ class Failed:
     message: str
 
 
-Command = AskFacts | Prepare | Load | RunPass | RunBeside | Quit
-Event = Facts | Prepared | LoadProgress | Loaded | StepBegins | CellMeasured | PassDone | BesideDone | Failed
+Command = AskFacts | Prepare | Load | RunPass | RunBeside | MeasureCeilings | Quit
+Event = Facts | Prepared | LoadProgress | Loaded | StepBegins | CellMeasured | PassDone | BesideDone | CeilingsMeasured | Failed
 
-COMMANDS: tuple[type[Any], ...] = (AskFacts, Prepare, Load, RunPass, RunBeside, Quit)
+COMMANDS: tuple[type[Any], ...] = (AskFacts, Prepare, Load, RunPass, RunBeside, MeasureCeilings, Quit)
 EVENTS: tuple[type[Any], ...] = (
     Facts,
     Prepared,
@@ -194,6 +215,7 @@ EVENTS: tuple[type[Any], ...] = (
     CellMeasured,
     PassDone,
     BesideDone,
+    CeilingsMeasured,
     Failed,
 )
 

@@ -153,8 +153,8 @@ def build_workload_plan(
     )
     if asked.n_ctx is not None and asked.n_ctx < end:
         raise UsageError(
-            f"the prompt ({workload.prompt_tokens:,} tokens) and its output ({workload.output_tokens:,}) do not"
-            f" fit into --ctx {asked.n_ctx:,}: cut {end - asked.n_ctx:,} tokens, or give --ctx {end}",
+            f"the prompt ({workload.prompt_tokens:,} tokens) and its output ({workload.output_tokens:,}) do"
+            f" not fit into --ctx {asked.n_ctx:,}: cut {end - asked.n_ctx:,} tokens, or give --ctx {end}",
             reason="context",
         )
     if asked.n_ctx is not None:

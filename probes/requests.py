@@ -25,7 +25,7 @@ class Request:
 
 
 def short_request(cells: Sequence[CellResult], output_tokens: int, left_ns: int) -> Request | None:
-    """The request at a short measured length; None without one, or when it does not fit into the time left."""
+    """The request at a short measured length; None without one, or when it would not fit into the time."""
     short = [cell for cell in cells if cell.samples and 0 < cell.prompt_tokens <= _MOST_TOKENS]
     if not short:
         return None

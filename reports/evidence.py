@@ -169,10 +169,10 @@ class Evidence:
 
     @property
     def decode_step_s(self) -> float | None:
-        """Seconds a generated token, from the rate, else from the time of n - 1 steps for n tokens."""
+        """Seconds a generated token, from the rate, else from n - 1 steps for n tokens; never 0."""
         if self.decode_tok_s:
             return 1 / self.decode_tok_s
-        if self.decode_s is None or self.n_output is None or self.n_output < 2:
+        if not self.decode_s or self.n_output is None or self.n_output < 2:
             return None
         return self.decode_s / (self.n_output - 1)
 
@@ -181,7 +181,7 @@ class Evidence:
         """Seconds a prompt token, over the tokens really evaluated."""
         if self.prefill_tok_s:
             return 1 / self.prefill_tok_s
-        if self.prefill_s is None or not self.n_evaluated:
+        if not self.prefill_s or not self.n_evaluated:
             return None
         return self.prefill_s / self.n_evaluated
 

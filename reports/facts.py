@@ -20,6 +20,8 @@ from reports.text import clean
 from reports.units import duration, token_rate
 
 _MAX_COUNT = 10**15
+_LARGEST, _SMALLEST = 1e18, 1e-12
+"""Beyond these no second, byte, token or rate was ever observed, and sums lose their meaning."""
 _MAX_POINTS = 10_000
 _SAME_RATE = 0.1
 """A printed rate further than this share from its time and count is not rounding."""
@@ -104,6 +106,8 @@ def _number(value: object) -> float:
         raise _BadValueError("expected a finite number")
     if number < 0:
         raise _BadValueError(f"{_shown(value)} is negative; leave the key out if it is not known")
+    if number > _LARGEST or 0 < number < _SMALLEST:
+        raise _BadValueError(f"{_shown(value)} is no figure of this world")
     return number
 
 

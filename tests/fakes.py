@@ -187,6 +187,7 @@ class ScriptedEngine:
         return tuple(self.script.warnings)
 
     def tokenize(self, text: bytes, *, special: bool = False) -> list[int]:
+        self.calls.append(("tokenize", special))
         self._advance(self.script.tokenize_ns)
         return [sum(word) % 1000 for word in text.split()]
 

@@ -13,7 +13,7 @@ from reports.rules.base import Finding
 from reports.rules.physics import LEAST_HOST_BYTES_S
 
 _KEEP_HOW: dict[Tool, str] = {
-    "llmphase": "--loaded",
+    "llmphase": "without --cold and --warm: the load is then no part of the wait",
     "llama.cpp": "run llama-server and keep it running; --no-warmup only moves the first touch",
     "ollama": 'OLLAMA_KEEP_ALIVE=-1, or "keep_alive": -1 in the request',
     "lm-studio": "turn `Auto unload unused JIT loaded models` off",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -98,23 +97,19 @@ class Situation:
         return scaled(then, now, self.waits.decode_s)
 
     def wait(self, **parts: Estimate | None) -> Estimate | None:
-        """The wait with these parts exchanged; None where a new or an old part is unknown."""
-        wait = exact(self.total_s)
+        """The wait with these parts exchanged; None where a new or an old part is unknown.
+
+        Intervals add: one cause moves both phases the same way, so their errors do not cancel.
+        """
+        value = low = high = self.total_s
         for name, new in parts.items():
             old = self.waits.parts.get(name)
             if new is None or old is None:
                 return None
-            kept = wait.value_s - old
-            below = math.hypot(wait.value_s - wait.low_s, new.value_s - new.low_s)
-            above = math.hypot(wait.high_s - wait.value_s, new.high_s - new.value_s)
-            value = kept + new.value_s
-            wait = Estimate(value_s=value, low_s=value - below, high_s=value + above)
-        return wait
-
-
-def exact(seconds: float) -> Estimate:
-    """A duration without an interval of its own."""
-    return Estimate(value_s=seconds, low_s=seconds, high_s=seconds)
+            value += new.value_s - old
+            low += new.low_s - old
+            high += new.high_s - old
+        return Estimate(value_s=value, low_s=low, high_s=high)
 
 
 def between(value: float, low: float, high: float) -> Estimate:

@@ -1,9 +1,9 @@
 """What the program costs beside the engine.
 
-python tests/benchmarks/overhead.py step      Python's own cost of a decode step (wanted: at most 20 µs)
-python tests/benchmarks/overhead.py command   wall of the command over time in engine calls (wanted: at most 1.15)
-                                              and the parent's share of a core while a worker measures (1 %)
-python tests/benchmarks/overhead.py start     --version and --help over `import typer` (wanted: 1.5 and 2.5)
+python tests/benchmarks/overhead.py step      Python's own cost of a decode step (at most 20 µs)
+python tests/benchmarks/overhead.py command   wall of the command over time in engine calls (at most 1.15),
+                                              the parent's share of a core meanwhile (at most 1 %)
+python tests/benchmarks/overhead.py start     --version and --help over `import typer` (1.5 and 2.5)
 """
 
 from __future__ import annotations
@@ -51,9 +51,8 @@ def command(rounds: int = 3) -> None:
         print(
             f"wall {wall_s:.1f} s, engine {engine_s:.1f} s, parent {parent_share:.2%} of a core", flush=True
         )
-    print(
-        f"command: wall over engine {statistics.median(ratios):.3f}, parent {statistics.median(shares):.2%} (n {rounds})"
-    )
+    ratio, share = statistics.median(ratios), statistics.median(shares)
+    print(f"command: wall over engine {ratio:.3f}, parent {share:.2%} of a core (n {rounds})")
 
 
 def engine_ns(group: dict[str, Any]) -> int:

@@ -8,7 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from probes.ceiling_cache import CACHE_FOLDER_VARIABLE, CeilingCache, CeilingKey, cache_folder, is_worth_keeping
+from probes.ceiling_cache import (
+    CACHE_FOLDER_VARIABLE,
+    CeilingCache,
+    CeilingKey,
+    cache_folder,
+    is_worth_keeping,
+)
 from probes.errors import UnmeasurableError
 from probes.matrix_shapes import MatrixShape
 from probes.records import DeviceCeiling, KernelRate
@@ -112,7 +118,7 @@ def test_a_failed_save_leaves_the_earlier_file_and_nothing_beside_it(
 ) -> None:
     cache.save(KEY, (CEILING,))
 
-    def fail(self: Path, target: Path) -> Path:
+    def fail(*_arguments: Path) -> Path:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Path, "replace", fail)

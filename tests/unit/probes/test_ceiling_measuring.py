@@ -36,7 +36,7 @@ class Scripted:
     slow_runs: int = 1
     """The first runs of each graph take twice as long."""
     jitter: float = 1.0
-    """Every other run takes this much longer."""
+    """Two of three runs take this much longer."""
     unsupported: Collection[str] = ()
     opens: bool = True
     asked: list[tuple[Any, ...]] = dataclasses.field(default_factory=list)
@@ -49,7 +49,7 @@ class Scripted:
 
         def once() -> None:
             nonlocal runs
-            factor = 2.0 if runs < self.slow_runs else self.jitter if runs % 2 else 1.0
+            factor = 2.0 if runs < self.slow_runs else self.jitter if runs % 3 else 1.0
             runs += 1
             self.now_s += seconds * factor
 
@@ -128,9 +128,7 @@ def measured(**options: Any) -> DeviceCeiling:
 
 def rate(ceiling: DeviceCeiling, rows: int, batch: int, weight_type: str = "F16") -> KernelRate:
     (found,) = (
-        one
-        for one in ceiling.rates
-        if (one.rows, one.batch, one.weight_type) == (rows, batch, weight_type)
+        one for one in ceiling.rates if (one.rows, one.batch, one.weight_type) == (rows, batch, weight_type)
     )
     return found
 
@@ -171,9 +169,8 @@ def test_own_shapes_pass_over_no_more_than_the_model_has(machine: Scripted) -> N
     assert [asked[5] for asked in own] == [10]
 
 
-def test_caches_that_can_not_be_exceeded_are_a_doubt(
-    machine: Scripted, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("machine")
+def test_caches_that_can_not_be_exceeded_are_a_doubt(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ceilings, "last_level_cache_bytes", lambda: 200 * MIB)
     found = measured(memory_bytes=1 * GIB)  # a quarter of it, 256 MiB, may be taken
     assert found.memory_bytes_s == pytest.approx(BANDWIDTH)
@@ -182,7 +179,8 @@ def test_caches_that_can_not_be_exceeded_are_a_doubt(
     assert "not known" in measured().unknown["memory_bytes_s"]
 
 
-def test_without_time_each_missing_figure_has_its_reason(machine: Scripted) -> None:
+@pytest.mark.usefixtures("machine")
+def test_without_time_each_missing_figure_has_its_reason() -> None:
     found = measured(budget_s=0.0)
     assert found.operation_s is not None  # one run of each is begun in any case
     assert found.memory_bytes_s is None

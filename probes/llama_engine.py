@@ -58,12 +58,16 @@ class _Log:
         return [text.strip() for level, text in self.lines if level >= at_least and text.strip()]
 
 
+_LOG = _Log()
+"""One for the whole process: the engine keeps the callback for good, also after an engine object has gone."""
+
+
 class LlamaEngine:
     """One model, one context, one sequence (id 0). See `probes.engine.Engine`."""
 
     def __init__(self) -> None:
-        self._log = _Log()
-        lib.llama_log_set(self._log.callback, ctypes.c_void_p(0))
+        self._log = _LOG
+        lib.llama_log_set(_LOG.callback, ctypes.c_void_p(0))
         lib.llama_backend_init()
         self._model: Any = None
         self._context: Any = None

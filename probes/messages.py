@@ -96,6 +96,8 @@ class MeasureCeilings:
 
     shapes: tuple[MatrixShape, ...]
     threads: int
+    batch_tokens: int
+    """Columns of the other factor in matrix-matrix products: the micro-batch."""
     weight_buffers: tuple[str, ...]
     """Buffer types in which the measured run had its weights."""
     memory_bytes: int | None
@@ -203,7 +205,18 @@ class Failed:
 
 
 Command = AskFacts | Prepare | Load | RunPass | RunBeside | MeasureCeilings | Quit
-Event = Facts | Prepared | LoadProgress | Loaded | StepBegins | CellMeasured | PassDone | BesideDone | CeilingsMeasured | Failed
+Event = (
+    Facts
+    | Prepared
+    | LoadProgress
+    | Loaded
+    | StepBegins
+    | CellMeasured
+    | PassDone
+    | BesideDone
+    | CeilingsMeasured
+    | Failed
+)
 
 COMMANDS: tuple[type[Any], ...] = (AskFacts, Prepare, Load, RunPass, RunBeside, MeasureCeilings, Quit)
 EVENTS: tuple[type[Any], ...] = (

@@ -137,15 +137,12 @@ def build_workload_plan(
 ) -> Plan:
     """The plan that a diagnosis needs: the request itself, and the walk that the phase model is fitted on.
 
-    The walk's lengths span the depths that the request comes through: empty, half the prompt, the
-    prompt, and prompt and output together. Raises UsageError naming the option to change.
+    Raises UsageError naming the option to change.
     """
     end = workload.prompt_tokens + workload.output_tokens
-    half = workload.prompt_tokens // 2
-    lengths = {0, workload.prompt_tokens, end} | ({half} if half >= _SHORTEST_HALF else set())
     walk = dataclasses.replace(
         asked,
-        prompt_tokens=tuple(sorted(lengths)),
+        prompt_tokens=workload_lengths(workload),
         output_tokens=_WALK_STEPS,
         precision=asked.precision or _WORKLOAD_PRECISION,
         budget_ns=asked.budget_ns or _WORKLOAD_BUDGET_NS,
@@ -162,6 +159,14 @@ def build_workload_plan(
     plan = build_plan([model], walk, default_threads)
     group = dataclasses.replace(plan.groups[0], workload=workload, prompt=prompt)
     return dataclasses.replace(plan, groups=(group,))
+
+
+def workload_lengths(workload: Workload) -> tuple[int, ...]:
+    """Lengths that span the depths a request comes through: empty, half the prompt, the prompt, and prompt
+    and output together."""
+    half = workload.prompt_tokens // 2
+    lengths = {0, workload.prompt_tokens, workload.prompt_tokens + workload.output_tokens}
+    return tuple(sorted(lengths | ({half} if half >= _SHORTEST_HALF else set())))
 
 
 def _fill(asked: Asked, default_threads: int) -> tuple[Asked, tuple[str, ...]]:

@@ -12,12 +12,9 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from datetime import datetime, timezone
-from typing import TypeVar
 
 from probes.disturbance import busiest_processes
-from probes.errors import UnmeasurableError
 from probes.group_session import Doing, GroupSession, Policy
-from probes.messages import AskFacts, Command, Facts, Failed, Prepare, Prepared
 from probes.plan import Plan
 from probes.records import (
     SCHEMA_VERSION,
@@ -29,11 +26,7 @@ from probes.records import (
     Run,
 )
 from probes.run_files import new_run_id
-from probes.worker_process import WorkerProcess
 
-E = TypeVar("E")
-
-_ANSWER_TIMEOUT_S = 60.0
 _DISTURBING_CPUS = 0.1
 """CPUs' worth of time that others take: from here on it is worth naming them."""
 
@@ -149,26 +142,3 @@ class Session:
     def changed(self) -> None:
         """See Watch."""
         self._save(self._run(finished=False))
-
-
-def read_engine_facts() -> EngineFacts:
-    """The engine as installed, asked of a worker process: loading it may crash. Raises LlmphaseError."""
-    return _ask(AskFacts(), Facts, "the engine did not answer").engine
-
-
-def prepare_prompt(path: str, prompt: str, *, system: str | None, chat: bool, prefix: str | None) -> Prepared:
-    """Count a prompt's tokens in a worker process, with the vocabulary alone. Raises LlmphaseError."""
-    command = Prepare(path=path, prompt=prompt, system=system, chat=chat, prefix=prefix)
-    return _ask(command, Prepared, "the engine did not count the prompt's tokens")
-
-
-def _ask(command: Command, kind: type[E], problem: str) -> E:
-    """One question to a worker of its own. Raises LlmphaseError."""
-    with WorkerProcess() as worker:
-        worker.send(command)
-        event = worker.receive(_ANSWER_TIMEOUT_S)
-    if isinstance(event, kind):
-        return event
-    if isinstance(event, Failed):
-        raise UnmeasurableError(event.message, reason=event.reason)
-    raise UnmeasurableError(f"{problem} within {_ANSWER_TIMEOUT_S:.0f} s", reason="no-answer")

@@ -20,6 +20,7 @@ from probes.errors import LlmphaseError, UnmeasurableError
 from probes.messages import (
     AskFacts,
     BesideDone,
+    CeilingsMeasured,
     CellMeasured,
     Command,
     Event,
@@ -28,6 +29,7 @@ from probes.messages import (
     Load,
     Loaded,
     LoadProgress,
+    MeasureCeilings,
     PassDone,
     Prepare,
     Prepared,
@@ -42,6 +44,7 @@ from probes.page_cache import process_read_bytes
 from probes.prompt_text import prompt_text
 from probes.records import (
     CellSample,
+    DeviceCeiling,
     DeviceMemory,
     EngineFacts,
     RequestSample,
@@ -85,6 +88,8 @@ class Worker:
             self._pass(command)
         elif isinstance(command, RunBeside):
             self._beside(command)
+        elif isinstance(command, MeasureCeilings):
+            self._emit(CeilingsMeasured(ceilings=_measure_ceilings(command)))
         else:
             self._engine.close()
 
@@ -322,6 +327,18 @@ class Worker:
 
     def _on_cell(self, length: int, sample: CellSample) -> None:
         self._emit(CellMeasured(prompt_tokens=length, sample=sample))
+
+
+def _measure_ceilings(command: MeasureCeilings) -> tuple[DeviceCeiling, ...]:
+    from probes.ceilings import measure_ceilings
+
+    return measure_ceilings(
+        command.shapes,
+        threads=command.threads,
+        batch_tokens=command.batch_tokens,
+        weight_buffers=command.weight_buffers,
+        memory_bytes=command.memory_bytes,
+    )
 
 
 def _common_length(tokens: Sequence[int], prefix: Sequence[int]) -> int:

@@ -6,10 +6,10 @@ import dataclasses
 from typing import Literal
 
 from probes.errors import UsageError
+from probes.inquiries import prepare_prompt
 from probes.plan import MAX_TOKENS
 from probes.prompt_source import read_prompt
 from probes.records import ModelFacts, Workload
-from probes.session import prepare_prompt
 from profiler_cli.options import parse_duration_ns
 
 DEFAULT_OUTPUT_TOKENS = 256

@@ -12,12 +12,13 @@ from types import FrameType
 
 from probes.errors import EXIT_DONE, EXIT_INTERRUPTED, EXIT_UNMEASURED, UnmeasurableError
 from probes.gguf_header import read_model_facts, require_decoder
+from probes.inquiries import read_engine_facts
 from probes.memory_plan import plan_memory, require_fits
 from probes.model_sources import resolve_models
 from probes.plan import Plan
 from probes.records import CellResult, DeviceCeiling, MachineFacts, ModelFacts, Run
 from probes.run_files import RunStore
-from probes.session import Session, read_engine_facts
+from probes.session import Session
 from profiler_cli import __version__
 from profiler_cli.console import note, width_of
 from profiler_cli.progress import Progress

@@ -30,8 +30,8 @@ def doctor(
 
     Ends with exit code 1 when something needs fixing.
     """
+    from probes.inquiries import read_engine_facts
     from probes.machine import read_machine_facts
-    from probes.session import read_engine_facts
     from reports.machine_advice import advise
 
     machine = read_machine_facts()

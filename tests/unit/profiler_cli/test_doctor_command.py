@@ -60,7 +60,7 @@ def run(*arguments: str) -> Result:
 @pytest.fixture(autouse=True)
 def facts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "read_machine_facts", lambda: MACHINE)
-    monkeypatch.setattr(session, "read_engine_facts", lambda: ENGINE)
+    monkeypatch.setattr(inquiries, "read_engine_facts", lambda: ENGINE)
 
 
 def broken() -> EngineFacts:
@@ -92,7 +92,7 @@ def test_offload_is_told_by_the_devices(
     gpu = dataclasses.replace(ENGINE.devices[0], name="CUDA0", kind="gpu")
     devices = (*ENGINE.devices, gpu) if has_gpu else ENGINE.devices
     facts = dataclasses.replace(ENGINE, devices=devices, supports_gpu_offload=True, supports_rpc=supports_rpc)
-    monkeypatch.setattr(session, "read_engine_facts", lambda: facts)
+    monkeypatch.setattr(inquiries, "read_engine_facts", lambda: facts)
     assert words in run().stdout
 
 
@@ -101,7 +101,7 @@ def test_no_control_character_reaches_the_terminal() -> None:
 
 
 def test_an_engine_that_can_not_be_loaded_ends_with_1(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session, "read_engine_facts", broken)
+    monkeypatch.setattr(inquiries, "read_engine_facts", broken)
     result = run()
     assert result.exit_code == 1
     assert "problem engine-unusable: the engine can not be loaded: libexample is missing" in result.stdout
@@ -120,7 +120,7 @@ def test_json() -> None:
 
 
 def test_json_without_an_engine(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session, "read_engine_facts", broken)
+    monkeypatch.setattr(inquiries, "read_engine_facts", broken)
     result = run("--format", "json")
     document = json.loads(result.stdout)
     assert result.exit_code == 1

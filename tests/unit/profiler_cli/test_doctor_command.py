@@ -9,7 +9,7 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from probes import machine, session
+from probes import inquiries, machine
 from probes.errors import UnmeasurableError
 from probes.records import DeviceFacts, EngineFacts, MachineFacts
 from profiler_cli.commands.doctor import doctor

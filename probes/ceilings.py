@@ -77,7 +77,7 @@ def measure_ceilings(
     types in which a finished run had its weights (`CPU_REPACK`, ...): extra ones are used where they are
     named, never otherwise, since they need instructions that a machine may announce and not have.
     `memory_bytes` is the free memory of the host. What could not be measured is None, its reason stands in
-    `unknown`; a figure with a reason there is to be taken with that grain of salt.
+    `unknown`; a figure that has one all the same is in doubt for it.
     """
     wanted = _Wanted(
         shapes=shapes,
@@ -253,7 +253,7 @@ class _DeviceBench:
 
     def _model_bytes(self) -> int:
         return sum(
-            shape.per_token * shape.rows * row_bytes(shape.columns, shape.weight_type)
+            shape.in_model * shape.rows * row_bytes(shape.columns, shape.weight_type)
             for shape in self._wanted.shapes
         )
 
@@ -270,11 +270,9 @@ def _weight_set(device: Device, memory_bytes: int | None) -> tuple[int, str | No
         return min(_LEAST_SET_BYTES, room), "caches: their size is not known, they may have helped"
     wanted = max(_LEAST_SET_BYTES, _CACHES_EXCEEDED * cache_bytes)
     chosen = min(wanted, _MOST_SET_BYTES, room)
-    enough = chosen >= _CACHES_EXCEEDED * cache_bytes
-    return (
-        chosen,
-        None if enough else f"caches: {cache_bytes // _MIB} MiB of them may have held part of the weights",
-    )
+    if chosen < _CACHES_EXCEEDED * cache_bytes:
+        return chosen, f"caches: {cache_bytes // _MIB} MiB of them may have held part of the weights"
+    return chosen, None
 
 
 def last_level_cache_bytes(folder: Path = _CACHE_FOLDER) -> int | None:

@@ -30,6 +30,8 @@ class MatrixShape:
     """ggml type name."""
     per_token: int
     """Products with such a matrix that one token takes; of experts only those that it is sent to."""
+    in_model: int
+    """Such matrices in the model, all experts among them."""
 
 
 def matrix_shapes(model: ModelFacts) -> tuple[MatrixShape, ...]:
@@ -43,28 +45,42 @@ def matrix_shapes(model: ModelFacts) -> tuple[MatrixShape, ...]:
 
 def shapes_of(model: ModelFacts, tensors: Iterable[TensorInfo]) -> tuple[MatrixShape, ...]:
     """The shapes among these tensors, those that move the most bytes for a token first."""
-    counts: Counter[tuple[int, int, str]] = Counter()
+    per_token: Counter[tuple[int, int, str]] = Counter()
+    in_model: Counter[tuple[int, int, str]] = Counter()
     n_bytes: Counter[tuple[int, int, str]] = Counter()
     for tensor in tensors:
-        products = _products(tensor, model)
-        if products:
+        if _multiplies(tensor, model):
             columns, rows = tensor.shape[:2]
             key = (rows, columns, tensor.type.name)
-            counts[key] += products
-            n_bytes[key] += products * dataclasses.replace(tensor, shape=(columns, rows)).n_bytes
+            products = _products(tensor, model)
+            per_token[key] += products
+            in_model[key] += _slices(tensor)
+            n_bytes[key] += products * tensor.n_bytes // _slices(tensor)
     return tuple(
-        MatrixShape(rows=rows, columns=columns, weight_type=name, per_token=counts[rows, columns, name])
-        for (rows, columns, name), _ in n_bytes.most_common()
+        MatrixShape(
+            rows=key[0],
+            columns=key[1],
+            weight_type=key[2],
+            per_token=per_token[key],
+            in_model=in_model[key],
+        )
+        for key, _ in n_bytes.most_common()
     )
+
+
+def _multiplies(tensor: TensorInfo, model: ModelFacts) -> bool:
+    is_table = tensor.name in _TABLES or (tensor.name == _EMBEDDING and not model.tied_output)
+    is_matrix = tensor.name.endswith(".weight") and len(tensor.shape) in (2, 3)
+    return is_matrix and not is_table and min(tensor.shape) > 0 and min(tensor.shape[:2]) >= _LEAST_SIDE
+
+
+def _slices(tensor: TensorInfo) -> int:
+    """Matrices in a tensor: experts and heads are stacked."""
+    return tensor.shape[2] if len(tensor.shape) == 3 else 1
 
 
 def _products(tensor: TensorInfo, model: ModelFacts) -> int:
     """How many products one token takes with the matrices in this tensor."""
-    is_table = tensor.name in _TABLES or (tensor.name == _EMBEDDING and not model.tied_output)
-    is_matrix = tensor.name.endswith(".weight") and len(tensor.shape) in (2, 3)
-    if is_table or not is_matrix or min(tensor.shape[:2]) < _LEAST_SIDE:
-        return 0
-    slices = tensor.shape[2] if len(tensor.shape) == 3 else 1
     if tensor.name.endswith(_EXPERTS) and model.n_experts_used:
-        return min(model.n_experts_used, slices)
-    return slices
+        return min(model.n_experts_used, _slices(tensor))
+    return _slices(tensor)

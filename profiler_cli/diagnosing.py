@@ -104,7 +104,8 @@ def _check_context(
     raise UsageError(
         f"the prompt ({count(workload.prompt_tokens)} tokens) and its output"
         f" ({count(workload.output_tokens)}) do not fit into the model's context of"
-        f" {count(model.n_ctx_train)}: cut {count(needed - model.n_ctx_train)} tokens, or force it with --ctx {needed}{memory}",
+        f" {count(model.n_ctx_train)}: cut {count(needed - model.n_ctx_train)} tokens, or force it with"
+        f" --ctx {needed}{memory}",
         reason="context",
     )
 

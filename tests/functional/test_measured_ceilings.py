@@ -53,7 +53,7 @@ start(sys.argv[1].encode(), None, 1, 1, (ctypes.c_void_p * 1)(devices()[0].handl
 
 
 def shape(weight_type: str, side: int = 256) -> dict[str, Any]:
-    return {"rows": side, "columns": side, "weight_type": weight_type, "per_token": 8}
+    return {"rows": side, "columns": side, "weight_type": weight_type, "per_token": 8, "in_model": 8}
 
 
 def measured(*weight_types: str, **options: Any) -> list[DeviceCeiling]:

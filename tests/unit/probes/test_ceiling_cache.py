@@ -28,7 +28,7 @@ KEY = CeilingKey(
     threads=2,
     batch_tokens=512,
     weight_buffers=("CPU_Mapped",),
-    shapes=(MatrixShape(rows=1536, columns=576, weight_type="Q4_1", per_token=60),),
+    shapes=(MatrixShape(rows=1536, columns=576, weight_type="Q4_1", per_token=60, in_model=60),),
 )
 CEILING = DeviceCeiling(
     device="CPU",

@@ -23,8 +23,8 @@ GIB = 2**30
 BANDWIDTH = 10e9
 FLOPS = 100e9
 SHAPES = (
-    MatrixShape(rows=1024, columns=512, weight_type="F16", per_token=10),
-    MatrixShape(rows=512, columns=512, weight_type="Q8_0", per_token=2),
+    MatrixShape(rows=1024, columns=512, weight_type="F16", per_token=10, in_model=20),
+    MatrixShape(rows=512, columns=512, weight_type="Q8_0", per_token=2, in_model=2),
 )
 
 
@@ -165,8 +165,8 @@ def test_large_products_pass_over_more_than_the_caches_hold(
 def test_own_shapes_pass_over_no_more_than_the_model_has(machine: Scripted) -> None:
     measured()
     own = [asked for asked in machine.asked if asked[:3] == ("products", 1024, 512) and asked[4] == 1]
-    # Ten matrices of 1 MiB and two of 512 x 544 bytes are 11,042,816 bytes: ten matrices of 1 MiB.
-    assert [asked[5] for asked in own] == [10]
+    # Twenty matrices of 1 MiB and two of 512 x 544 bytes are 21,528,576 bytes: twenty matrices of 1 MiB.
+    assert [asked[5] for asked in own] == [20]
 
 
 @pytest.mark.usefixtures("machine")

@@ -34,8 +34,11 @@ def test_a_llama_model_has_seven_products_a_layer_and_the_output(tmp_path: Path)
 
 def test_of_experts_only_those_count_that_a_token_is_sent_to(tmp_path: Path) -> None:
     path = TINY_MODELS["moe"](tmp_path / "moe.gguf")
-    found = by_shape(matrix_shapes(read_model_facts(path)))
+    shapes = matrix_shapes(read_model_facts(path))
+    found = by_shape(shapes)
     assert N_EXPERTS_USED < N_EXPERTS
+    (down,) = (shape for shape in shapes if (shape.rows, shape.columns) == (N_EMBD, N_FF))
+    assert down.in_model == N_LAYERS * N_EXPERTS
     assert found[N_FF, N_EMBD, "F16"] == 2 * N_LAYERS * N_EXPERTS_USED
     assert found[N_EMBD, N_FF, "F16"] == N_LAYERS * N_EXPERTS_USED
 

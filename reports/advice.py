@@ -1,0 +1,211 @@
+"""Remedies beside what trying them showed: ranked, put in words, and said so where one failed to deliver."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+
+from reports import units
+from reports.parts import Column, Fact, Facts, Table
+from reports.remedies import LEAST_SHARE, Remedy, Tool
+from reports.text import clean
+
+DELIVERED_SHARE = 0.5
+"""Of the predicted saving, what a trial must show at least."""
+_NAMED = 2
+"""Remedies in the headline."""
+_EXPLAINED = 3
+"""Remedies whose ways are listed."""
+_LOPSIDED = 2.0
+"""An interval whose halves differ by more than this factor is written as a range."""
+_TOOLS: dict[Tool, str] = {
+    "llmphase": "here",
+    "llama.cpp": "llama.cpp",
+    "ollama": "Ollama",
+    "lm-studio": "LM Studio",
+}
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Verified:
+    """A remedy that was tried: the whole wait before and after."""
+
+    code: str
+    """Of the remedy."""
+    measured_wait_s: float | None
+    """None where it could not be tried."""
+    low_s: float | None
+    """95 % interval of the measured wait; None where it has none."""
+    high_s: float | None
+    base_wait_s: float | None
+    """The wait without the change, measured the same way."""
+    problem: str | None
+    """Why it could not be tried."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Advice:
+    """A remedy and, where it was tried, what that showed."""
+
+    remedy: Remedy
+    verified: Verified | None
+
+    @property
+    def measured_saved_s(self) -> float | None:
+        """Seconds saved in the trial, negative where the wait grew; None where it was not measured."""
+        trial = self.verified
+        if trial is None or trial.measured_wait_s is None or trial.base_wait_s is None:
+            return None
+        return trial.base_wait_s - trial.measured_wait_s
+
+    @property
+    def saved_s(self) -> float | None:
+        """The best that is known: measured, else predicted."""
+        measured = self.measured_saved_s
+        return self.remedy.saved_s if measured is None else measured
+
+    @property
+    def is_delivered(self) -> bool | None:
+        """Whether the trial saved at least half of what was predicted, or, without a prediction, enough to
+        notice. None where it was not measured."""
+        measured = self.measured_saved_s
+        if measured is None or self.verified is None:
+            return None
+        if self.remedy.saved_s is not None:
+            return measured >= DELIVERED_SHARE * self.remedy.saved_s
+        return measured >= LEAST_SHARE * (self.verified.base_wait_s or 0.0)
+
+
+def advise(remedies: Sequence[Remedy], verified: Sequence[Verified]) -> tuple[Advice, ...]:
+    """Each remedy with its trial: by seconds saved, what has no figure last as it was ranked."""
+    trials = {trial.code: trial for trial in verified}
+    found = [Advice(remedy=remedy, verified=trials.get(remedy.code)) for remedy in remedies]
+    return tuple(sorted(found, key=_rank))
+
+
+def _rank(advice: Advice) -> tuple[bool, float]:
+    saved = advice.saved_s
+    return saved is None, 0.0 if saved is None else -saved
+
+
+# --- in words ------------------------------------------------------------------------------------
+
+
+def savings_sentence(advice: Sequence[Advice], total_s: float) -> str:
+    """What saves most, as the second sentence of the answer; empty where no wait is known."""
+    worth = [one for one in advice if (one.saved_s or 0.0) >= LEAST_SHARE * total_s]
+    if total_s <= 0:
+        return ""
+    if worth:
+        return f"What saves most: {'; then '.join(_named(one) for one in worth[:_NAMED])}."
+    if advice:
+        return f"No change is known to save much; to be tried: {clean(advice[0].remedy.title)}."
+    return f"No change that can be computed saves {units.percent(LEAST_SHARE)} of the wait."
+
+
+def _named(advice: Advice) -> str:
+    measured = " measured" if advice.measured_saved_s is not None else ""
+    return f"{clean(advice.remedy.title)} ({units.duration(advice.saved_s)}{measured})"
+
+
+def remedies_table(advice: Sequence[Advice]) -> Table | None:
+    """Predicted and, where any was tried, measured savings; None without remedies."""
+    if not advice:
+        return None
+    is_tried = any(one.verified for one in advice)
+    columns = [
+        Column(title="change", numeric=False),
+        Column(title="wait then"),
+        Column(title="saves"),
+        *([Column(title="measured")] if is_tried else []),
+        Column(title="code", numeric=False, wide=True),
+    ]
+    rows = [
+        (
+            clean(one.remedy.title),
+            _predicted(one.remedy),
+            _saves(one.remedy),
+            *([_measured(one)] if is_tried else []),
+            one.remedy.code,
+        )
+        for one in advice
+    ]
+    return Table(
+        title="What would shorten the wait",
+        columns=tuple(columns),
+        rows=tuple(rows),
+        notes=tuple(_notes(advice)),
+    )
+
+
+def _predicted(remedy: Remedy) -> str:
+    """The wait after the change, with its interval where that says anything."""
+    value, low, high = remedy.predicted_wait_s, remedy.low_s, remedy.high_s
+    if value is None:
+        return "only a trial tells"
+    if low is None or high is None:
+        return units.duration(value)
+    halves = (value - low, high - value)
+    if max(halves) > _LOPSIDED * min(halves):
+        return units.duration_range(value, low, high)
+    return units.duration_interval(value, low, high)
+
+
+def _saves(remedy: Remedy) -> str:
+    if remedy.saved_s is not None:
+        return f"{units.duration(remedy.saved_s)} ({units.percent(remedy.saved_share)})"
+    return f"at most {units.duration(remedy.at_most_s)}"
+
+
+def _measured(advice: Advice) -> str:
+    if advice.verified is None:
+        return "not tried"
+    saved = advice.measured_saved_s
+    if saved is None:
+        return "could not be tried"
+    figure = f"{units.duration(saved)}" if saved >= 0 else f"{units.duration(-saved)} slower"
+    return figure if advice.is_delivered else f"{figure}: did not deliver"
+
+
+def _notes(advice: Sequence[Advice]) -> Iterator[str]:
+    if any(one.remedy.predicted_wait_s is not None for one in advice):
+        yield (
+            "Predicted from this run, with 95 % intervals where the fit gives them, else with the range that "
+            "is plausible; each change by itself: savings do not add up."
+        )
+    for one in advice:
+        trial = one.verified
+        if trial is None:
+            continue
+        if one.measured_saved_s is None:
+            problem = clean(trial.problem or "the wait before or after was not measured", limit=160)
+            yield f"{one.remedy.code} could not be tried: {problem.rstrip('.')}."
+        else:
+            yield (
+                f"{one.remedy.code}: measured {_waits(trial)}, "
+                f"predicted {_predicted(one.remedy) if one.remedy.saved_s is not None else 'nothing'}."
+            )
+
+
+def _waits(trial: Verified) -> str:
+    after = units.duration_interval(trial.measured_wait_s, trial.low_s, trial.high_s)
+    return f"{after} after {units.duration(trial.base_wait_s)} before"
+
+
+def ways(advice: Sequence[Advice]) -> tuple[Facts, ...]:
+    """How to apply the first few that did not fail, tool by tool, with their price and what they rest on."""
+    able = [one.remedy for one in advice if one.is_delivered is not False]
+    return tuple(
+        Facts(title=f"How to {clean(remedy.title)}", facts=tuple(_ways(remedy)))
+        for remedy in able[:_EXPLAINED]
+    )
+
+
+def _ways(remedy: Remedy) -> Iterator[Fact]:
+    if len(set(remedy.how.values())) == 1:
+        yield Fact(name="everywhere", value=clean(next(iter(remedy.how.values()))))
+    else:
+        for tool, text in remedy.how.items():
+            yield Fact(name=_TOOLS[tool], value=clean(text))
+    yield Fact(name="costs", value=clean(remedy.cost))
+    yield Fact(name="rests on", value=clean(remedy.basis))

@@ -22,6 +22,10 @@ T = TypeVar("T")
 Decoder = Callable[[object], object]
 
 _SHOWN_CHARACTERS = 40
+_LARGEST = 2**63 - 1
+"""No duration, size or count of a record comes near it; larger numbers only overflow later."""
+_SIGNED = ("n_gpu_layers",)
+"""Fields in which a negative number has a meaning (-1: all). Everywhere else it is a mistake."""
 _KINDS = (
     (type(None), "null"),
     (bool, "true or false"),
@@ -114,11 +118,21 @@ def _record_decoder(cls: type[Any]) -> Decoder:
         for name, decoder, required in names:
             if name in value:
                 fields[name] = _at(f".{name}", decoder, value[name])
+                if name not in _SIGNED and _has_negative(fields[name]):
+                    raise _located(f".{name}", _MismatchError("expected no negative number"))
             elif required:
                 raise _located(f".{name}", _MismatchError("is missing"))
         return cls(**fields)
 
     return decode_record
+
+
+def _has_negative(value: object) -> bool:
+    """Whether a decoded field is, or directly holds, a number below zero."""
+    if isinstance(value, int | float):
+        return value < 0
+    items = value if isinstance(value, tuple) else value.values() if isinstance(value, dict) else ()
+    return any(isinstance(item, int | float) and item < 0 for item in items)
 
 
 def _is_required(field: dataclasses.Field[Any]) -> bool:
@@ -174,6 +188,8 @@ def _bool(value: object) -> object:
 def _int(value: object) -> object:
     if not isinstance(value, int) or isinstance(value, bool):
         raise _unexpected("a whole number", value)
+    if abs(value) > _LARGEST:
+        raise _MismatchError("expected a smaller number")
     return value
 
 
@@ -186,6 +202,8 @@ def _float(value: object) -> object:
         number = math.inf
     if not math.isfinite(number):
         raise _MismatchError("expected a finite number")
+    if abs(number) > _LARGEST:
+        raise _MismatchError("expected a smaller number")
     return number
 
 

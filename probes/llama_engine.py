@@ -23,6 +23,7 @@ _FLASH = {"auto": -1, "off": 0, "on": 1}
 _LOAD_MODES = {"auto": -1, "none": 0, "mmap": 1, "mlock": 2, "mmap+mlock": 3, "dio": 4}
 _ALL_LAYERS = -1
 _WARN, _ERROR, _CONTINUE = 3, 4, 5
+_LAST_ERRORS = 3
 _CONTROL_ATTRIBUTES = 1 << 0 | 1 << 1 | 1 << 3
 """LLAMA_TOKEN_ATTR_UNKNOWN, _UNUSED and _CONTROL."""
 
@@ -218,8 +219,9 @@ class LlamaEngine:
         return tuple(dict.fromkeys(self._log.texts(at_least=_WARN)))
 
     def _last_words(self) -> str:
-        errors = [text for level, text in self._log.lines if level == _ERROR and text.strip()]
-        return errors[-1].strip() if errors else "it gave no reason"
+        """The engine's last errors, the cause first: the very last one often only says that it failed."""
+        errors = list(dict.fromkeys(text.strip() for level, text in self._log.lines if level == _ERROR))
+        return "; ".join(filter(None, errors[-_LAST_ERRORS:])) or "it gave no reason"
 
     def tokenize(self, text: bytes, *, special: bool = False) -> list[int]:
         """See Engine."""

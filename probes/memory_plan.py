@@ -244,7 +244,7 @@ def _shortage(plan: MemoryPlan) -> str:
 
 def _way_out(plan: MemoryPlan) -> str:
     if plan.max_n_ctx:
-        way = f"--ctx {plan.max_n_ctx} or less fits"
+        way = f"a context of {plan.max_n_ctx:,} tokens fits: give shorter lengths, or that --ctx"
     elif _is_enough(plan.host_need_bytes, plan.host_available_bytes) is False:
         way = "no context is small enough: take a smaller quantization or close other programs"
     else:

@@ -155,6 +155,14 @@ def runs_folder() -> Path:
     return platformdirs.user_data_path("llmphase", appauthor=False) / "runs"
 
 
+def _existing(path: Path) -> Path | None:
+    """The path where a file is; a saved name may also be one that no system takes."""
+    try:
+        return path if path.is_file() else None
+    except (OSError, ValueError):
+        return None
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class RunStore:
     """The folder of saved runs. It is made by the first save; reading never makes it."""
@@ -205,8 +213,7 @@ class RunStore:
         for path in self._files():
             summary = _summary(path)
             if isinstance(summary, RunSummary) and summary.models:
-                model = Path(summary.models[0].path)
-                return model if model.is_file() else None
+                return _existing(Path(summary.models[0].path))
         return None
 
     def _files(self) -> list[Path]:

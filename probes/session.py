@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import signal
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -82,6 +83,7 @@ class Session:
             self._name_neighbours()
             finished = True
         except KeyboardInterrupt:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # impatience must not cost what is being saved
             for session in self._sessions:
                 session.abort()
         run = self._run(finished=finished)

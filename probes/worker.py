@@ -394,6 +394,9 @@ def serve(emit: Callable[[Event], None], next_line: Callable[[], bytes]) -> None
     except LlmphaseError as error:
         emit(Failed(reason=error.reason, message=str(error)))
         return
+    except Exception as error:
+        emit(Failed(reason="internal", message=f"the engine can not begin: {type(error).__name__}: {error}"))
+        return
     while True:
         command = command_from_line(next_line())
         try:
@@ -402,6 +405,8 @@ def serve(emit: Callable[[Event], None], next_line: Callable[[], bytes]) -> None
             emit(Failed(reason=error.reason, message=str(error)))
         except MemoryError:
             emit(Failed(reason="memory", message="out of memory in the measuring process"))
+        except Exception as error:  # told like any failure: the parent decides what it costs
+            emit(Failed(reason="internal", message=f"{type(error).__name__}: {error}"))
         if isinstance(command, Quit):
             return
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import queue
 import signal
 import subprocess
@@ -19,6 +20,9 @@ _BOOTSTRAP = (
     "sys.path[:] = json.loads(sys.argv[1]); from probes.worker import main; main()"
 )
 """The child sees exactly the parent's import path, and never modules of the folder it is started in."""
+
+_ENGINE_ENVIRONMENT = {"GGML_NO_BACKTRACE": "1"}
+"""Without it an abort of the engine starts a debugger, whose output hides the reason."""
 
 _LAST_WORDS_BYTES = 4096
 _END_S = 5.0
@@ -43,6 +47,7 @@ class WorkerProcess:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
+            env=os.environ | _ENGINE_ENVIRONMENT,
         )
         self._events: queue.Queue[Event | ProtocolError | None] = queue.Queue()
         self._reader = threading.Thread(target=self._read, daemon=True)

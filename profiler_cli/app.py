@@ -1,14 +1,15 @@
-"""The program: its commands, and the one place where errors are caught."""
+"""The program and its commands."""
 
 from __future__ import annotations
 
-import sys
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
-from probes.errors import EXIT_DONE, EXIT_INTERRUPTED, LlmphaseError
+from probes.errors import EXIT_DONE
 from profiler_cli import __version__
+from profiler_cli.commands.diagnose import diagnose
 from profiler_cli.commands.doctor import doctor
 from profiler_cli.commands.models import models
 from profiler_cli.commands.profile import profile
@@ -22,10 +23,10 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Exit codes: 0 done · 1 a check failed · 2 wrong use · 3 could not measure · 130 interrupted.",
+    epilog="Exit codes: 0 done, 1 a check failed, 2 wrong use, 3 could not measure, 130 interrupted.",
 )
 
-for command in (profile, report, runs, models, doctor):
+for command in (profile, diagnose, report, runs, models, doctor):
     app.command()(command)
 
 
@@ -45,27 +46,18 @@ def root(
     """Times load, prefill and decode of local GGUF models apart, and says which one you wait for."""
 
 
-def main() -> None:
-    """Run the program; every error becomes one line on standard error and an exit code."""
+def run(arguments: Sequence[str]) -> int:
+    """Parse the command line and run its command; the exit code. Errors of ours, of the system and
+    interruptions come through."""
+    command = typer.main.get_command(app)
     try:
-        app()
-    except LlmphaseError as error:
-        _say(f"llmphase: {error}")
-        sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        _say("llmphase: interrupted")
-        sys.exit(EXIT_INTERRUPTED)
-    except BrokenPipeError:
-        _close_quietly()
-        sys.exit(EXIT_DONE)
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr)
-
-
-def _close_quietly() -> None:
-    """Nobody reads on: let the interpreter flush into nothing instead of complaining."""
-    import os
-
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        with command.make_context("llmphase", list(arguments)) as context:
+            command.invoke(context)
+    except typer.Exit as end:
+        return end.exit_code
+    except Exception as error:
+        if not (hasattr(error, "show") and hasattr(error, "exit_code")):
+            raise
+        error.show()  # wrong use, in the parser's own words
+        return int(error.exit_code)
+    return EXIT_DONE

@@ -1,4 +1,4 @@
-"""What standard output can show, decided once."""
+"""How a report looks on a stream, and remarks to the person."""
 
 from __future__ import annotations
 
@@ -7,47 +7,37 @@ import sys
 import textwrap
 from typing import TextIO
 
+from profiler_cli.streams import is_live, one_line, width_of, write_error
 from reports.formats import TerminalStyle
 
-_PIPED_WIDTH = 80
 _NARROWEST = 40
 _WIDEST = 160
 
 
-def style_of(stream: TextIO) -> TerminalStyle:
+def style_of(stream: TextIO | None) -> TerminalStyle:
     """Width, colour and characters for a stream: 80 columns without colour where it is no terminal.
 
     NO_COLOR takes colour away, COLUMNS sets the width; characters beyond ASCII are used where the
     stream's encoding has them.
     """
-    colour = stream.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
     width = max(_NARROWEST, min(width_of(stream), _WIDEST))
+    colour = is_live(stream) and "NO_COLOR" not in os.environ
     return TerminalStyle(width=width, colour=colour, unicode=_has_blocks(stream))
-
-
-def width_of(stream: TextIO) -> int:
-    """Columns of a stream: COLUMNS where it is set, else the terminal's, else 80."""
-    columns = os.environ.get("COLUMNS", "")
-    if columns.isdigit() and int(columns):
-        return int(columns)
-    try:
-        return os.get_terminal_size(stream.fileno()).columns or _PIPED_WIDTH
-    except (OSError, ValueError):
-        return _PIPED_WIDTH
 
 
 def note(text: str, *, quiet: bool = False) -> None:
     """A remark to the person, on standard error; broken at words where that is a terminal."""
     if quiet:
         return
-    if sys.stderr.isatty():
+    text = one_line(text)
+    if is_live(sys.stderr):
         text = textwrap.fill(text, width_of(sys.stderr), break_long_words=False, break_on_hyphens=False)
-    print(text, file=sys.stderr, flush=True)
+    write_error(text + "\n")
 
 
-def _has_blocks(stream: TextIO) -> bool:
+def _has_blocks(stream: TextIO | None) -> bool:
     try:
-        "─█░µ±⡇".encode(stream.encoding or "ascii")
+        "─█░µ±⡇".encode((stream.encoding if stream else None) or "ascii")
     except (UnicodeEncodeError, LookupError):
         return False
     return True

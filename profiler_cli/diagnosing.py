@@ -18,13 +18,14 @@ from profiler_cli.console import note
 from profiler_cli.output import Destination, Render, deliver
 from profiler_cli.questions import DEFAULT_OUTPUT_TOKENS, Gates, Question
 from profiler_cli.running import Saver, check_memory, exit_code, interrupted, read_models, run_session
+from profiler_cli.streams import is_live, write_error
 from profiler_cli.verifying import verify_remedies
 from profiler_cli.wishes import Wishes
 from reports.text import clean
 from reports.units import count, duration
 
 if TYPE_CHECKING:
-    from reports.diagnosis_report import DiagnosisReport
+    from reports.diagnosis_report import DiagnosisReport, Verified
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,20 +70,19 @@ def diagnose_model(
     saver = Saver(store if wishes.save else None)
     run = run_session(plan, machine, _FirstVerdict(saver, quiet=quiet), quiet=quiet)
     if not run.finished:
-        return interrupted(run, saver)
+        return interrupted(run, saver, destination)
     code = exit_code(run)
     if code:
         return code
     run = _with_ceilings(run, wanted=extras.ceilings, quiet=quiet)
     saver(run)
-    verified = ()
+    verified: tuple[Verified, ...] = ()
     if extras.verify:
         remedies = diagnosis_of_run(run).remedies
         verified = verify_remedies(run, plan, remedies, extras.verify, machine, quiet=quiet)
     report = diagnosis_of_run(run, verified=verified, explain=extras.explain)
-    code = _conclude(report, gates, destination, quiet=quiet)
     saver.say(run, quiet=quiet)
-    return code
+    return _conclude(report, gates, destination, quiet=quiet)
 
 
 def _one_model(model: str | None, store: RunStore, *, quiet: bool) -> ModelFacts:
@@ -142,8 +142,8 @@ class _FirstVerdict:
         from reports.diagnosis_report import diagnosis_of_run
 
         self._is_said = True
-        if sys.stderr.isatty():
-            sys.stderr.write("\r\x1b[K")
+        if is_live(sys.stderr):
+            write_error("\r\x1b[K")
         note(f"First verdict after {duration(run.wall_ns / 1e9)}: {diagnosis_of_run(run).verdict}.")
 
 

@@ -28,9 +28,9 @@ def profile_models(names: Sequence[str], asked: Asked, wishes: Wishes) -> int:
     saver = Saver(store if wishes.save else None)
     run = run_session(plan, machine, saver, together=together, quiet=quiet)
     if not run.finished:
-        return interrupted(run, saver)
-    deliver(report_renderer(run), destination, show_too=not quiet, quiet=quiet)
+        return interrupted(run, saver, destination)
     saver.say(run, quiet=quiet)
+    deliver(report_renderer(run), destination, show_too=not quiet, quiet=quiet)
     return exit_code(run)
 
 

@@ -10,10 +10,11 @@ import typer
 
 from probes.errors import UsageError
 
-_RANGE = re.compile(r"(\d+)-(\d+)(?:([*+])(\d+))?")
+_NUMBER = r"[0-9]{1,12}"
+_RANGE = re.compile(rf"({_NUMBER})-({_NUMBER})(?:([*+])({_NUMBER}))?")
 _MAX_POINTS = 100_000
 _UNITS_NS = {"ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
+_DURATION = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,9})?)(ms|s|m|h)")
 
 T = TypeVar("T", bound=str)
 V = TypeVar("V")
@@ -27,7 +28,7 @@ def parse_lengths(text: str, option: str = "--prompt-tokens") -> tuple[int, ...]
     lengths: list[int] = []
     for part in text.split(","):
         part = part.strip()
-        if part.isascii() and part.isdigit():
+        if re.fullmatch(_NUMBER, part):
             lengths.append(int(part))
         elif match := _RANGE.fullmatch(part):
             lengths.extend(_range(part, match, option))
@@ -60,7 +61,7 @@ def _range(part: str, match: re.Match[str], option: str) -> list[int]:
 def parse_duration_ns(text: str, option: str = "--budget") -> int:
     """Nanoseconds from `90s`, `2m`, `1h30m`, `500ms`, or a plain number of seconds. Raises UsageError."""
     plain = text.strip().lower()
-    if re.fullmatch(r"\d+(\.\d+)?", plain):
+    if re.fullmatch(r"[0-9]+(\.[0-9]+)?", plain):
         plain += "s"
     parts = _DURATION.findall(plain)
     if not parts or "".join(number + unit for number, unit in parts) != plain:
@@ -68,7 +69,7 @@ def parse_duration_ns(text: str, option: str = "--budget") -> int:
             f"{option}: {_shown(text)} is no duration; give one such as 90s, 2m or 1h30m", reason="duration"
         )
     total_ns = sum(round(float(number) * _UNITS_NS[unit]) for number, unit in parts)
-    if not 0 < total_ns <= 7 * 24 * _UNITS_NS["h"]:
+    if not _UNITS_NS["ms"] <= total_ns <= 7 * 24 * _UNITS_NS["h"]:
         raise UsageError(f"{option}: {_shown(text)} is not between 1ms and 7 days", reason="duration")
     return total_ns
 
@@ -76,12 +77,8 @@ def parse_duration_ns(text: str, option: str = "--budget") -> int:
 def parse_share(text: str, option: str = "--precision") -> float:
     """A share from `3%` or `0.03`. Raises UsageError."""
     plain = text.strip()
-    percent = plain.endswith("%")
-    try:
-        value = float(plain.rstrip("%"))
-    except ValueError:
-        value = -1.0
-    share = value / 100 if percent else value
+    match = re.fullmatch(r"([0-9]{1,12}(?:\.[0-9]{1,12})?|\.[0-9]{1,12}) ?(%?)", plain)
+    share = float(match[1]) / (100 if match[2] else 1) if match else 0.0
     if not 0.0005 <= share <= 1:
         raise UsageError(
             f"{option}: {_shown(text)} is no share between 0.05% and 100%; give one such as 3%",
@@ -97,7 +94,7 @@ def parse_gpu_layers(text: str) -> int | Literal["auto"]:
         return "auto"
     if plain == "all":
         return -1
-    if plain.isascii() and plain.isdigit() and int(plain) <= 100_000:
+    if re.fullmatch(r"[0-9]{1,5}", plain):
         return int(plain)
     raise UsageError(
         f"--gpu-layers: {_shown(text)} is neither a number nor all nor auto", reason="gpu-layers"

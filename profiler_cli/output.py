@@ -9,10 +9,11 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from probes.errors import UsageError
+from probes.errors import UnmeasurableError, UsageError
 from probes.records import Run
 from profiler_cli.console import note, style_of
 from profiler_cli.options import FORMATS, parse_choice
+from profiler_cli.streams import show
 from reports.formats import TerminalStyle, format_for_ending
 
 
@@ -35,7 +36,13 @@ class Destination:
         if output is None or output == "-":
             return cls(form=named or "terminal", path=None)
         path = Path(output)
-        _require_writable(path)
+        try:
+            _require_writable(path)
+        except OSError as error:
+            raise UsageError(
+                f"--output: {path} can not be written ({error.strerror or error}); name a file of yours",
+                reason="unwritable",
+            ) from error
         return cls(form=named or format_for_ending(path.suffix), path=path)
 
 
@@ -55,34 +62,33 @@ def report_renderer(run: Run) -> Render:
 def deliver(render: Render, destination: Destination, *, show_too: bool = False, quiet: bool = False) -> None:
     """Render and write; `show_too` prints the terminal form as well when a file was asked for.
 
-    Raises UsageError when the file can not be written.
+    Raises UnmeasurableError when the file or standard output can not be written after all.
     """
     if destination.path is None:
-        _print(render(destination.form, style_of(sys.stdout)))
+        show(render(destination.form, style_of(sys.stdout)))
         return
+    if show_too:
+        show(render("terminal", style_of(sys.stdout)))
     plain = TerminalStyle(width=100, colour=False, unicode=True)
     _write(destination.path, render(destination.form, plain))
-    if show_too:
-        _print(render("terminal", style_of(sys.stdout)))
     note(f"Report written to {destination.path}", quiet=quiet)
 
 
-def _print(text: str) -> None:
-    encoding = sys.stdout.encoding or "ascii"
-    sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
-    sys.stdout.flush()
-
-
 def _require_writable(path: Path) -> None:
+    """What can be known before measuring: a folder, a model, or no right to write there."""
     if path.is_dir():
         raise UsageError(f"--output: {path} is a folder; name a file in it", reason="unwritable")
     if path.exists() and not path.is_file():
         return
-    try:
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".llmphase-"):
-            pass
-    except OSError as error:
-        raise _unwritable(path, error) from error
+    if path.exists() and _begins_as_model(path):
+        raise UsageError(f"--output: {path} is a model file; name another file", reason="unwritable")
+    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".llmphase-"):
+        pass
+
+
+def _begins_as_model(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(4) == b"GGUF"
 
 
 def _write(path: Path, text: str) -> None:
@@ -91,23 +97,30 @@ def _write(path: Path, text: str) -> None:
     try:
         if path.exists() and not path.is_file():
             path.write_bytes(data)
-            return
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".llmphase-", delete=False) as beside:
-            beside.write(data)
-        Path(beside.name).chmod(0o666 & ~_umask())
-        Path(beside.name).replace(path)
+        else:
+            _replace(path, data)
     except OSError as error:
-        raise _unwritable(path, error) from error
+        raise UnmeasurableError(
+            f"--output: {path} was not written: {error.strerror or error}; `llmphase report last -o FILE`"
+            " writes the saved run again",
+            reason="unwritable",
+        ) from error
+
+
+def _replace(path: Path, data: bytes) -> None:
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".llmphase-")
+    beside = Path(name)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+        beside.chmod(0o666 & ~_umask())
+        beside.replace(path)
+    except OSError:
+        beside.unlink(missing_ok=True)
+        raise
 
 
 def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
-
-
-def _unwritable(path: Path, error: OSError) -> UsageError:
-    return UsageError(
-        f"--output: {path} can not be written ({error.strerror or error}); name a file in a folder of yours",
-        reason="unwritable",
-    )

@@ -11,6 +11,7 @@ import time
 from typing import TextIO
 
 from probes.group_session import Doing
+from profiler_cli.streams import is_live, write_error
 from reports.text import clean
 
 _SPACING_S = 0.5
@@ -21,9 +22,10 @@ _CLEAR = "\r\x1b[K"
 class Progress:
     """Shows `Doing` records; `close` leaves a clean line."""
 
-    def __init__(self, stream: TextIO, *, budget_s: float, passes: int, width: int, quiet: bool) -> None:
-        self._stream = stream
-        self._live = stream.isatty()
+    def __init__(
+        self, stream: TextIO | None, *, budget_s: float, passes: int, width: int, quiet: bool
+    ) -> None:
+        self._live = is_live(stream)
         self._quiet = quiet
         self._budget_s = budget_s
         self._passes = passes
@@ -44,16 +46,14 @@ class Progress:
         line = self._describe(doing, now_s)
         if self._live and now_s - self._last_s >= _SPACING_S:
             self._last_s = now_s
-            self._stream.write(_CLEAR + line[: self._width - 1])
-            self._stream.flush()
+            write_error(_CLEAR + line[: self._width - 1])
         elif not self._live:
             self._plain(doing)
 
     def close(self) -> None:
         """Take the line away."""
         if self._live and not self._quiet:
-            self._stream.write(_CLEAR)
-            self._stream.flush()
+            write_error(_CLEAR)
 
     def _describe(self, doing: Doing, now_s: float) -> str:
         time_text = f"{_clock(now_s - self._started_s)} of at most {_clock(self._budget_s)}"
@@ -95,8 +95,7 @@ class Progress:
         line = f"{clean(doing.model_name)}: {what}{pass_text}"
         if line != self._last_line:
             self._last_line = line
-            self._stream.write(line + "\n")
-            self._stream.flush()
+            write_error(line + "\n")
 
 
 def _clock(seconds: float) -> str:

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import FrameType
 
 from probes.errors import EXIT_DONE, EXIT_INTERRUPTED, EXIT_UNMEASURED, UnmeasurableError
 from probes.gguf_header import read_model_facts, require_decoder
@@ -20,8 +17,10 @@ from probes.records import CellResult, DeviceCeiling, MachineFacts, ModelFacts, 
 from probes.run_files import RunStore
 from probes.session import Session
 from profiler_cli import __version__
-from profiler_cli.console import note, width_of
+from profiler_cli.console import note
+from profiler_cli.output import Destination, deliver, report_renderer
 from profiler_cli.progress import Progress
+from profiler_cli.streams import width_of
 from reports import measured, stats
 from reports.text import clean
 
@@ -87,32 +86,40 @@ class Saver:
         self._path: Path | None = None
         self._problem: str | None = None
 
+    @property
+    def is_saved(self) -> bool:
+        """Whether the newest state of the run is on disk."""
+        return self._path is not None and self._problem is None
+
     def __call__(self, run: Run) -> None:
         if self._store is None:
             return
         try:
             self._path = self._store.save(run)
+            self._problem = None
         except UnmeasurableError as error:
+            if self._problem is None:
+                note(f"Warning: {error}")  # once, as soon as it is known: there is time to make room
             self._problem = str(error)
 
     def where(self, run: Run) -> str:
         """Where the run is, as a clause."""
         saved = f"saved as {run.run_id}; `llmphase report {run.run_id}` prints it"
-        return saved if self._path else "not saved"
+        return saved if self.is_saved else "not saved"
 
     def say(self, run: Run, *, quiet: bool) -> None:
-        """Tell where the run is; that it could not be saved is told even when quiet."""
-        if self._problem:
-            note(f"Warning: {self._problem}")
-        elif self._path:
+        """Tell where the run is. Before its report is printed: that may fail."""
+        if self._path:
             note(f"Run {self.where(run)}.", quiet=quiet)
 
 
-def interrupted(run: Run, saver: Saver) -> int:
-    """Say what an interrupted run has, and return the exit code."""
+def interrupted(run: Run, saver: Saver, destination: Destination) -> int:
+    """Say what an interrupted run has, and return the exit code. What is not saved is printed."""
     cells = [cell for group in run.groups for cell in group.cells]
     done = sum(cell.status == "ok" for cell in cells)
     note(f"Interrupted: {done} of {len(cells)} cells are measured, {saver.where(run)}.")
+    if done and not saver.is_saved:
+        deliver(report_renderer(run), destination, quiet=True)
     return EXIT_INTERRUPTED
 
 
@@ -124,20 +131,6 @@ def exit_code(run: Run) -> int:
     reasons = {group.reason or cell.reason for group in run.groups for cell in group.cells}
     note(f"llmphase: nothing could be measured: {clean('; '.join(sorted(filter(None, reasons))))}")
     return EXIT_UNMEASURED
-
-
-@contextmanager
-def _terminate_as_interrupt() -> Iterator[None]:
-    """A cancelled CI job sends SIGTERM: what was measured is saved then too."""
-
-    def interrupt(_number: int, _frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def run_session(
@@ -159,11 +152,10 @@ def run_session(
         quiet=quiet,
     )
     policy = PrecisionPolicy(options.precision, options.repetitions)
-    with _terminate_as_interrupt():
-        session = Session(
-            plan, machine, policy, saver, progress.show, __version__, together=together, ceilings=ceilings
-        )
-        try:
-            return session.measure()
-        finally:
-            progress.close()
+    session = Session(
+        plan, machine, policy, saver, progress.show, __version__, together=together, ceilings=ceilings
+    )
+    try:
+        return session.measure()
+    finally:
+        progress.close()

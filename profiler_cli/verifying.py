@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import statistics
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from probes.errors import LlmphaseError
 from probes.plan import Plan
-from probes.records import GroupResult, MachineFacts, RequestSample, Run
+from probes.records import MachineFacts, Run, Workload
 from profiler_cli.console import note
 from profiler_cli.running import run_session
 from reports.text import clean
 
 if TYPE_CHECKING:
     from reports.diagnosis_report import Verified
-
     from reports.remedies import Remedy
 
 _TRIAL_BUDGET_SHARE = 0.5
@@ -34,14 +34,15 @@ def _verify(run: Run, plan: Plan, remedy: Remedy, machine: MachineFacts, *, quie
     from reports.diagnosis_report import Verified
 
     note(f"Trying: {clean(remedy.title)}", quiet=quiet)
-    base_s = _wait_s(run.groups[0])
+    base_s = _wait_s(run, plan.groups[0].workload)
     problem: str | None = None
     wait_s: float | None = None
     try:
-        trial = run_session(_changed(plan, remedy), machine, _keep_nothing, quiet=quiet)
-        wait_s = _wait_s(trial.groups[0])
+        changed = _changed(plan, remedy)
+        trial = run_session(changed, machine, _keep_nothing, quiet=quiet)
+        wait_s = _wait_s(trial, changed.groups[0].workload)
         if wait_s is None:
-            problem = trial.groups[0].reason or "the request did not fit into the time"
+            problem = trial.groups[0].reason or "the whole request did not fit into the time"
     except LlmphaseError as error:
         problem = str(error)
     return Verified(
@@ -80,7 +81,16 @@ def _changed(plan: Plan, remedy: Remedy) -> Plan:
     return dataclasses.replace(plan, groups=(changed,), options=options)
 
 
-def _wait_s(group: GroupResult) -> float | None:
-    """The whole request as measured; one whose output was cut counts for nothing here."""
-    requests: tuple[RequestSample, ...] = group.requests
-    return requests[-1].wall_ns / 1e9 if requests else None
+def _wait_s(run: Run, workload: Workload | None) -> float | None:
+    """The whole request as measured, its load included where the wait begins with one; None where the answer
+    was cut short: half an answer is no saving."""
+    group = run.groups[0]
+    if not group.requests or workload is None or group.requests[-1].output_tokens < workload.output_tokens:
+        return None
+    wait_ns = group.requests[-1].wall_ns
+    if workload.start != "loaded":
+        loads = [load.total_ns for load in group.loads if load.cache_state == workload.start]
+        if not loads:
+            return None
+        wait_ns += round(statistics.median(loads))
+    return wait_ns / 1e9

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from reports import units
 from reports.parts import Column, Fact, Facts, Table
 from reports.remedies import LEAST_SHARE, Remedy, Tool
+from reports.sections import ABSENT
 from reports.text import clean
 
 DELIVERED_SHARE = 0.5
@@ -93,14 +94,24 @@ def _rank(advice: Advice) -> tuple[bool, float]:
 
 def savings_sentence(advice: Sequence[Advice], total_s: float) -> str:
     """What saves most, as the second sentence of the answer; empty where no wait is known."""
-    worth = [one for one in advice if (one.saved_s or 0.0) >= LEAST_SHARE * total_s]
     if total_s <= 0:
         return ""
+    worth = [one for one in advice if (one.saved_s or 0.0) >= LEAST_SHARE * total_s]
+    promising = _promising(advice)
+    parts = []
     if worth:
-        return f"What saves most: {'; then '.join(_named(one) for one in worth[:_NAMED])}."
-    if advice:
-        return f"No change is known to save much; to be tried: {clean(advice[0].remedy.title)}."
-    return f"No change that can be computed saves {units.percent(LEAST_SHARE)} of the wait."
+        parts.append(f"What saves most: {'; then '.join(_named(one) for one in worth[:_NAMED])}.")
+    if promising:
+        most = units.duration(promising.remedy.at_most_s)
+        parts.append(f"To be tried: {clean(promising.remedy.title)} (at most {most}).")
+    return " ".join(parts) or f"No change is known to save {units.percent(LEAST_SHARE)} of the wait."
+
+
+def _promising(advice: Sequence[Advice]) -> Advice | None:
+    """The change without a figure that could save most, where that is more than any figure promises."""
+    best = max((one.saved_s for one in advice if one.saved_s is not None), default=0.0)
+    untold = [one for one in advice if one.saved_s is None and (one.remedy.at_most_s or 0.0) > best]
+    return max(untold, key=lambda one: one.remedy.at_most_s or 0.0, default=None)
 
 
 def _named(advice: Advice) -> str:
@@ -108,8 +119,9 @@ def _named(advice: Advice) -> str:
     return f"{clean(advice.remedy.title)} ({units.duration(advice.saved_s)}{measured})"
 
 
-def remedies_table(advice: Sequence[Advice]) -> Table | None:
-    """Predicted and, where any was tried, measured savings; None without remedies."""
+def remedies_table(advice: Sequence[Advice], *, assumed_tokens: int | None) -> Table | None:
+    """Predicted and, where any was tried, measured savings; None without remedies. `assumed_tokens` is the
+    length that the answer was taken to have, where its own is not known."""
     if not advice:
         return None
     is_tried = any(one.verified for one in advice)
@@ -134,7 +146,7 @@ def remedies_table(advice: Sequence[Advice]) -> Table | None:
         title="What would shorten the wait",
         columns=tuple(columns),
         rows=tuple(rows),
-        notes=tuple(_notes(advice)),
+        notes=tuple(_notes(advice, assumed_tokens)),
     )
 
 
@@ -142,7 +154,7 @@ def _predicted(remedy: Remedy) -> str:
     """The wait after the change, with its interval where that says anything."""
     value, low, high = remedy.predicted_wait_s, remedy.low_s, remedy.high_s
     if value is None:
-        return "only a trial tells"
+        return "to be tried"
     if low is None or high is None:
         return units.duration(value)
     halves = (value - low, high - value)
@@ -158,46 +170,49 @@ def _saves(remedy: Remedy) -> str:
 
 
 def _measured(advice: Advice) -> str:
+    """What the trial saved, with a mark where it did not deliver; the notes have its words."""
     if advice.verified is None:
-        return "not tried"
+        return ABSENT
     saved = advice.measured_saved_s
     if saved is None:
-        return "could not be tried"
-    figure = f"{units.duration(saved)}" if saved >= 0 else f"{units.duration(-saved)} slower"
-    return figure if advice.is_delivered else f"{figure}: did not deliver"
+        return "failed"
+    figure = units.duration(saved) if saved >= 0 else f"{units.duration(-saved)} slower"
+    return figure if advice.is_delivered else f"{figure} !"
 
 
-def _notes(advice: Sequence[Advice]) -> Iterator[str]:
+def _notes(advice: Sequence[Advice], assumed_tokens: int | None) -> Iterator[str]:
+    if assumed_tokens is not None:
+        yield f"For an answer of {units.count(assumed_tokens)} tokens, since its length is not known."
     if any(one.remedy.predicted_wait_s is not None for one in advice):
         yield (
-            "Predicted from this run, with 95 % intervals where the fit gives them, else with the range that "
-            "is plausible; each change by itself: savings do not add up."
+            "Predicted from this run, with the interval of the fit or the range that is plausible; each "
+            "change by itself: savings do not add up."
         )
     for one in advice:
-        trial = one.verified
-        if trial is None:
-            continue
-        if one.measured_saved_s is None:
-            problem = clean(trial.problem or "the wait before or after was not measured", limit=160)
-            yield f"{one.remedy.code} could not be tried: {problem.rstrip('.')}."
-        else:
-            yield (
-                f"{one.remedy.code}: measured {_waits(trial)}, "
-                f"predicted {_predicted(one.remedy) if one.remedy.saved_s is not None else 'nothing'}."
-            )
+        if one.verified is not None:
+            yield f"Tried: {clean(one.remedy.title)}: {_outcome(one, one.verified)}."
 
 
-def _waits(trial: Verified) -> str:
+def _outcome(advice: Advice, trial: Verified) -> str:
+    if advice.measured_saved_s is None:
+        problem = clean(trial.problem or "the wait before or after was not measured", limit=200)
+        return f"could not be measured, {problem.rstrip('.')}"
     after = units.duration_interval(trial.measured_wait_s, trial.low_s, trial.high_s)
-    return f"{after} after {units.duration(trial.base_wait_s)} before"
+    has_figure = advice.remedy.predicted_wait_s is not None
+    predicted = f"{_predicted(advice.remedy)} predicted, " if has_figure else ""
+    verdict = "" if advice.is_delivered else "; it did not deliver"
+    return f"{after} measured, {predicted}{units.duration(trial.base_wait_s)} before{verdict}"
 
 
 def ways(advice: Sequence[Advice]) -> tuple[Facts, ...]:
     """How to apply the first few that did not fail, tool by tool, with their price and what they rest on."""
-    able = [one.remedy for one in advice if one.is_delivered is not False]
+    able = [one for one in advice if one.is_delivered is not False]
+    promising = _promising(able)
+    shown = able[:_EXPLAINED]
+    if promising and promising not in shown:
+        shown = [*shown[:-1], promising]
     return tuple(
-        Facts(title=f"How to {clean(remedy.title)}", facts=tuple(_ways(remedy)))
-        for remedy in able[:_EXPLAINED]
+        Facts(title=f"How to {clean(one.remedy.title)}", facts=tuple(_ways(one.remedy))) for one in shown
     )
 
 

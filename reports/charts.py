@@ -21,7 +21,8 @@ _TICK_GAP = 7
 """Columns that a tick label of the x axis needs."""
 _Y_STEPS = 4
 
-_FILLS = "█▒░▓"
+_FILLS = "█▒░▓╱▞"
+"""As many as a wait has parts, so that each has its own."""
 _MARK, _PREDICTED_MARK = "●", "○"
 _ASCII_MARK, _ASCII_PREDICTED_MARK = "o", "?"
 

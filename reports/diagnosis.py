@@ -114,7 +114,7 @@ def diagnose(evidence: Evidence) -> Diagnosis:
     outcomes = [(rule, rule.judge(evidence)) for rule in RULES]
     fired = [_Fired(rule=rule, finding=o) for rule, o in outcomes if isinstance(o, Finding)]
     waits = waits_of(evidence)
-    chosen = _decide(fired, waits)
+    chosen = _decide(fired, waits, timed_here=evidence.sources.get("decode_s") == "measured")
     share = ceiling_share(evidence)
     finding = chosen.finding if chosen else None
     return Diagnosis(
@@ -141,7 +141,7 @@ def diagnose(evidence: Evidence) -> Diagnosis:
 # --- which finding decides -----------------------------------------------------------------------
 
 
-def _decide(fired: Sequence[_Fired], waits: Waits) -> _Fired | None:
+def _decide(fired: Sequence[_Fired], waits: Waits, *, timed_here: bool) -> _Fired | None:
     times = _best(fired, "times")
     if times:
         return times
@@ -149,7 +149,7 @@ def _decide(fired: Sequence[_Fired], waits: Waits) -> _Fired | None:
     load = _best(fired, "load")
     if cause and not _load_outweighs(load, cause, waits):
         return cause
-    return load or _best(fired, "beside") or _phase(fired)
+    return load or _best(fired, "beside") or _phase(fired, timed_here=timed_here)
 
 
 def _best(fired: Sequence[_Fired], stage: Stage) -> _Fired | None:
@@ -186,15 +186,16 @@ def _load_outweighs(load: _Fired | None, cause: _Fired, waits: Waits) -> bool:
     return waits.load_s > saved * waits.compute_s
 
 
-def _phase(fired: Sequence[_Fired]) -> _Fired | None:
-    """By shares; the ceiling decides where only a rate is known, or where decode is far below it."""
+def _phase(fired: Sequence[_Fired], *, timed_here: bool) -> _Fired | None:
+    """By shares; the ceiling decides where only a rate is known, or where decode is far below it. What was
+    timed here is no rumour: decode that takes most of the wait does, and the ceiling says where to look."""
     shares, ceiling = _best(fired, "shares"), _best(fired, "ceiling")
     if shares is None or ceiling is None:
         return shares or ceiling
     if shares.finding.verdict != "generation-bound":
         return shares
     is_weak = shares.finding.confidence < _LIKELY
-    return ceiling if is_weak or ceiling.finding.verdict == "unknown" else shares
+    return ceiling if (is_weak or ceiling.finding.verdict == "unknown") and not timed_here else shares
 
 
 # --- how sure, how near --------------------------------------------------------------------------

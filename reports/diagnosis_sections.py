@@ -1,4 +1,4 @@
-"""A diagnosis in words and tables: how sure it is, the wait, the request, the evidence, ceilings and rules."""
+"""A diagnosis in words and tables: how sure it is, the wait, the request, evidence, ceilings and rules."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from reports.waits import Waits
 _SHARES_CODE = "phase-share"
 _STARTS = {
     "loaded": ("the model in memory already", "in memory"),
-    "warm": ("with loading it from the page cache", "warm load"),
-    "cold": ("with loading it from disk", "cold load"),
+    "warm": ("the load from the page cache included", "warm load"),
+    "cold": ("the load from disk included", "cold load"),
 }
 _MOST_UNKNOWN = 12
 
@@ -37,7 +37,6 @@ def standing(diagnosis: Diagnosis, crossover_tokens: int | None) -> tuple[str, .
 
 
 def _standing(diagnosis: Diagnosis, crossover_tokens: int | None) -> Iterator[str]:
-    yield f"Confidence {units.percent(diagnosis.confidence)}."
     if diagnosis.is_borderline and diagnosis.margin is not None:
         margin = units.percent(diagnosis.margin)
         if diagnosis.code == _SHARES_CODE:
@@ -50,6 +49,8 @@ def _standing(diagnosis: Diagnosis, crossover_tokens: int | None) -> Iterator[st
         yield f"{_would_change(diagnosis.would_change, crossover_tokens)}."
     if diagnosis.advice:
         yield f"{_capital(clean(diagnosis.advice))}."
+    if diagnosis.confidence > 0:
+        yield f"Confidence {units.percent(diagnosis.confidence)}."
 
 
 def _would_change(text: str, crossover_tokens: int | None) -> str:
@@ -95,15 +96,14 @@ def request_facts(
         ("cached_tokens", "cached", _tokens(evidence.n_prompt_cached)),
         ("output_tokens", "output", _tokens(evidence.n_output)),
         ("start", "start", start),
-        ("turns", "turns", units.count(turns)),
+        ("turns", "turns", units.count(turns) if turns > 1 else None),
     )
     facts = tuple(
         Fact(name=name, value=value, is_default=field in defaulted)
         for field, name, value in rows
         if value is not None
     )
-    # The turns alone say nothing.
-    return Facts(title="The request", facts=facts, is_flowing=True) if len(facts) > 1 else None
+    return Facts(title="The request", facts=facts, is_flowing=True) if facts else None
 
 
 def _tokens(number: int | None) -> str | None:
@@ -166,8 +166,9 @@ def ceiling_sentences(
 def _ceiling_sentence(share: PhaseShare, prompt_tokens: int | None) -> str:
     if share.prompt_tokens == prompt_tokens:
         return sentence(share)
-    where = f"at {units.count(share.prompt_tokens)} prompt tokens" if share.prompt_tokens else "at no depth"
-    return f"{_capital(where)}: {sentence(share)}"
+    if share.prompt_tokens == 0:
+        return f"At an empty cache: {sentence(share)}"
+    return f"At {units.count(share.prompt_tokens)} prompt tokens: {sentence(share)}"
 
 
 # --- rules ---------------------------------------------------------------------------------------

@@ -81,14 +81,14 @@ def _item(name: str, item: Any) -> str:
 def plain_facts(evidence: Evidence) -> Mapping[str, Any]:
     """All known facts in their stored units, as JSON has them: lists, numbers, flags and cleaned text."""
     known = {name: getattr(evidence, name) for name in FACT_NAMES}
-    return {name: _plain(value) for name, value in known.items() if value not in (None, ())}
+    return {name: plain_value(value) for name, value in known.items() if value not in (None, ())}
 
 
-def _plain(value: object) -> Any:
+def plain_value(value: object) -> Any:
     if isinstance(value, str):
         return clean(value)
     if isinstance(value, Neighbour):
         return {"name": clean(value.name), "cpus": value.cpus}
     if isinstance(value, tuple):
-        return [_plain(item) for item in value]
+        return [plain_value(item) for item in value]
     return value

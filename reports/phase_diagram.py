@@ -137,9 +137,7 @@ class _Signs:
     side: str
 
 
-_UNICODE = _Signs(
-    prefill="▒", decode="·", crossover="━", here="X", corner="└", dash="─", tick="┬", side="┤"
-)
+_UNICODE = _Signs(prefill="▒", decode="·", crossover="━", here="X", corner="└", dash="─", tick="┬", side="┤")
 _ASCII = _Signs(prefill="#", decode=".", crossover="=", here="X", corner="+", dash="-", tick="+", side="|")
 
 
@@ -178,7 +176,7 @@ def draw(phases: PhaseMap, *, width: int, unicode: bool) -> str | None:
     low, high = _octaves(phases.evaluated_tokens, _PROMPT_OCTAVES)
     prompt = _Axis(low=low, high=high, cells=width - margin - 1)
     grid = _grid(phases, prompt, answer, signs)
-    lines = ["Phase diagram: which phase takes longer, by the lengths of a request", "answer [tokens]"]
+    lines = ["Phase diagram: which phase takes longer", "answer [tokens]"]
     for row in range(answer.cells - 1, -1, -1):
         # Every second label: those of all rows would read as one column of figures.
         is_labelled = row in labels and (answer.cells - 1 - row) % _ROWS_PER_LABEL == 0
@@ -263,12 +261,13 @@ def _caption(phases: PhaseMap) -> str:
 
 def _legend(phases: PhaseMap, signs: _Signs, width: int) -> list[str]:
     """What the signs mean, broken between two of them."""
-    request = f"{units.count(phases.evaluated_tokens)} and {units.count(phases.output_tokens)} tokens"
+    here = f"{signs.here} this request"
+    lengths = f"{units.count(phases.evaluated_tokens)} and {units.count(phases.output_tokens)} tokens"
     items = (
         f"{signs.prefill * 2} reading the prompt takes longer",
         f"{signs.decode * 2} writing the answer does",
         f"{signs.crossover * 2} crossover",
-        f"{signs.here} this request: {request}",
+        f"{here}: {lengths}" if len(f"{here}: {lengths}") <= width else here,
     )
     lines = [""]
     for item in items:

@@ -36,8 +36,8 @@ class Turn:
 def turns_of(workload: Workload, costs: Calibrated) -> tuple[Turn, ...]:
     """Every turn of the workload's chat; empty for a single request, or where a phase's cost is unknown.
 
-    Turn t reads t prompts and t - 1 answers. With a prefix cache, all but the last prompt is there already; at
-    the first turn what the workload says is.
+    Turn t reads t prompts and t - 1 answers. With a prefix cache all but the last prompt is there already, at
+    the first turn what the workload says.
     """
     turns: list[Turn] = []
     uncached_total = cached_total = 0.0
@@ -82,11 +82,10 @@ def turns_table(turns: Sequence[Turn], workload: Workload, n_ctx: int | None) ->
         for turn in _shown(turns)
     )
     last = turns[-1]
-    saved = max(0.0, last.uncached_total_s - last.cached_total_s)
-    notes = [
-        f"Predicted. Over {units.count(len(turns))} turns a prefix cache saves {units.duration(saved)} of "
-        f"{units.duration(last.uncached_total_s)}; the load is not counted."
-    ]
+    saved = units.duration(max(0.0, last.uncached_total_s - last.cached_total_s))
+    whole = units.duration(last.uncached_total_s)
+    sums = f"Over {units.count(len(turns))} turns a prefix cache saves {saved} of {whole}"
+    notes = [f"Predicted. {sums}; the load is not counted."]
     over = [t.number for t in turns if n_ctx is not None and t.prompt_tokens + workload.output_tokens > n_ctx]
     if over:
         notes.append(

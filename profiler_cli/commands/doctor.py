@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from probes.errors import EXIT_GATE, LlmphaseError
+from profiler_cli.streams import show_line
 
 if TYPE_CHECKING:
     from probes.records import DeviceFacts, EngineFacts, MachineFacts
@@ -58,24 +59,24 @@ def _write_json(machine: MachineFacts, engine: EngineFacts | None, found: tuple[
         "engine": encode(engine),
         "advice": encode(found),
     }
-    typer.echo(json.dumps(document, indent=2))
+    show_line(json.dumps(document, indent=2))
 
 
 def _write_text(machine: MachineFacts, engine: EngineFacts | None, found: tuple[Advice, ...]) -> None:
     from profiler_cli.tables import aligned, shown
 
-    typer.echo("Machine")
-    typer.echo(aligned([(f"  {name}", shown(value)) for name, value in _machine_rows(machine)]))
+    show_line("Machine")
+    show_line(aligned([(f"  {name}", shown(value)) for name, value in _machine_rows(machine)]))
     if engine is not None:
-        typer.echo("\nEngine")
-        typer.echo(aligned([(f"  {name}", shown(value)) for name, value in _engine_rows(engine)]))
-    typer.echo("")
+        show_line("\nEngine")
+        show_line(aligned([(f"  {name}", shown(value)) for name, value in _engine_rows(engine)]))
+    show_line("")
     for advice in found:
-        typer.echo(shown(f"{advice.severity} {advice.code}: {advice.text}", limit=600))
+        show_line(shown(f"{advice.severity} {advice.code}: {advice.text}", limit=600))
         if advice.command is not None:
-            typer.echo(f"  {advice.command}")
+            show_line(f"  {advice.command}")
     if not any(advice.severity == "problem" for advice in found):
-        typer.echo("Nothing needs fixing.")
+        show_line("Nothing needs fixing.")
 
 
 def _machine_rows(machine: MachineFacts) -> list[tuple[str, str]]:

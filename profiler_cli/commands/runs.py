@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import enum
-import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from profiler_cli.streams import say, show, show_line
 
 if TYPE_CHECKING:
     from probes.run_files import RunSummary, UnreadableRun
@@ -51,7 +52,7 @@ def runs(
     elif found:
         _write_table(found)
     else:
-        typer.echo(f"No run is saved yet in {store.folder}: `llmphase profile MODEL` makes one.", err=True)
+        say(f"No run is saved yet in {store.folder}: `llmphase profile MODEL` makes one.")
 
 
 def _record(run: RunSummary | UnreadableRun) -> dict[str, object]:
@@ -68,16 +69,19 @@ def _write_json(found: Iterable[RunSummary | UnreadableRun]) -> None:
     import json
 
     document = {"schema_version": SCHEMA_VERSION, "runs": [_record(run) for run in found]}
-    typer.echo(json.dumps(document, indent=2))
+    show_line(json.dumps(document, indent=2))
 
 
 def _write_csv(found: Iterable[RunSummary | UnreadableRun]) -> None:
     import csv
+    import io
 
-    writer = csv.writer(sys.stdout, lineterminator="\n")
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
     writer.writerow(_FIELDS)
     for run in found:
         writer.writerow(_csv_cell(value) for value in _record(run).values())
+    show(text.getvalue())
 
 
 def _csv_cell(value: object) -> object:
@@ -94,10 +98,10 @@ def _write_table(found: Sequence[RunSummary | UnreadableRun]) -> None:
 
     rows = [_cells(run) for run in found if not isinstance(run, UnreadableRun)]
     if rows:
-        typer.echo(aligned([_COLUMNS, *rows]))
+        show_line(aligned([_COLUMNS, *rows]))
     for run in found:
         if isinstance(run, UnreadableRun):
-            typer.echo(f"{run.run_id}  {shown(f'can not be read: {run.problem}')}")
+            show_line(f"{run.run_id}  {shown(f'can not be read: {run.problem}')}")
 
 
 def _cells(run: RunSummary) -> tuple[str, ...]:

@@ -30,7 +30,15 @@ _ASCII_HEAD = box.Box("    \n    \n -- \n    \n    \n    \n    \n    \n", ascii=
 
 Paint = Sequence[tuple[str, str]]
 """Patterns of a drawing's signs, with their colours."""
-_PAINT: Paint = ((r"[\u2800-\u28ff●○]+", "cyan"), ("█+", "yellow"), ("▒+", "cyan"), ("░+", "magenta"))
+_PAINT: Paint = (
+    (r"[\u2800-\u28ff●○]+", "cyan"),
+    ("█+", "yellow"),
+    ("▒+", "cyan"),
+    ("░+", "magenta"),
+    ("▓+", "green"),
+    ("╱+", "blue"),
+    ("▞+", "red"),
+)
 """The curve of a chart (braille and points) and the fills of a bar."""
 
 

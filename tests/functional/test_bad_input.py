@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -124,7 +125,22 @@ def test_an_unknown_ollama_name(llmphase: Command) -> None:
 
 @pytest.mark.parametrize(
     "lengths",
-    ["", "-5", "12,x", "8-4", "1e3", "0-100*2", "8-64*1", "0.5", "99999999999", "0-99999999", "１２"],
+    [
+        "",
+        "-5",
+        "12,x",
+        "8-4",
+        "1e3",
+        "0-100*2",
+        "8-64*1",
+        "0.5",
+        "99999999999",
+        "0-99999999",
+        "１２",
+        "٣",
+        "9" * 5000,
+        "1-" + "9" * 5000,
+    ],
 )
 def test_malformed_lengths(llmphase: Command, tiny_llama: Path, lengths: str) -> None:
     assert "--prompt-tokens" in refused(llmphase, tiny_llama, f"--prompt-tokens={lengths}")
@@ -143,6 +159,10 @@ def test_malformed_lengths(llmphase: Command, tiny_llama: Path, lengths: str) ->
         ("--precision", "0%"),
         ("--precision", "nan"),
         ("--precision", "abc"),
+        ("--precision", "3%%"),
+        ("--budget", "0.0001ms"),
+        ("--budget", "9" * 5000),
+        ("--gpu-layers", "9" * 5000),
         ("--budget", "0s"),
         ("--budget", "soon"),
         ("--budget", "9999h"),
@@ -187,6 +207,45 @@ def test_lengths_above_the_training_context_are_warned_of(llmphase: Command, tin
     assert outcome.returncode == 0
     assert "trained for" in outcome.stderr
     assert "trained for" in " ".join(outcome.stdout.split())
+
+
+def test_paths_that_no_system_takes(llmphase: Command, tiny_llama: Path, environment: dict[str, str]) -> None:
+    long = "a" * 300
+    assert "--output" in refused(llmphase, tiny_llama, "-o", f"{long}.csv")
+    assert refused(llmphase, long)
+    for command in ("runs", "report"):
+        outcome = llmphase(command, LLMPHASE_DATA_DIR=f"/{long}")
+        assert "Traceback" not in outcome.stderr
+        assert outcome.returncode in (0, 2, 3)
+
+
+def test_control_characters_of_paths_stay_off_the_terminal(llmphase: Command, tiny_llama: Path) -> None:
+    line = refused(llmphase, tiny_llama, "-o", "/none\x1b[31m\n/b.csv")
+    assert "\x1b" not in line
+    assert "--output" in line
+
+
+@pytest.mark.parametrize("change", [("open_ns", 10**400), ("open_ns", -5), ("model_bytes", 10**25)])
+def test_run_files_with_impossible_numbers(
+    llmphase: Command, tiny_llama: Path, data_folder: Path, change: tuple[str, int]
+) -> None:
+    assert llmphase("profile", tiny_llama, "-p", "8", "-r", "1", script={}).returncode == 0
+    path = next((data_folder / "runs").glob("*.json"))
+    name, number = change
+    path.write_text(re.sub(rf'"{name}": ?\d+', f'"{name}": {number}', path.read_text()))
+    outcome = llmphase("report", "last")
+    assert outcome.returncode == 2, outcome.stderr
+    assert name in outcome.stderr
+
+
+@pytest.mark.parametrize("columns", ["0", "abc", "-5", "²", "1", "99999999999"])
+def test_odd_widths_are_borne(llmphase: Command, tiny_llama: Path, columns: str) -> None:
+    assert llmphase("profile", tiny_llama, "-p", "8", "-r", "1", script={}, COLUMNS=columns).returncode == 0
+
+
+def test_help_is_printed_in_any_encoding(llmphase: Command) -> None:
+    for arguments in (("--help",), ("profile", "--help")):
+        assert llmphase(*arguments, PYTHONIOENCODING="ascii").returncode == 0
 
 
 def test_an_unknown_option_is_told(llmphase: Command) -> None:

@@ -342,6 +342,74 @@ def test_a_full_folder_costs_the_saving_alone(llmphase: Command, tiny_llama: Pat
     json.loads(outcome.stdout)
 
 
+@pytest.mark.parametrize(
+    "command", [("report",), ("runs",), ("doctor",), ("profile", "demo", "-p", "8", "-r", "1")]
+)
+def test_standard_output_that_is_full_or_closed_is_one_line(
+    llmphase: Command, environment: dict[str, str], tiny_llama: Path, tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    assert llmphase("profile", tiny_llama, "-p", "8", "-r", "1", script=EXACT).returncode == 0
+    line = " ".join([str(PROGRAM), *(str(tiny_llama) if word == "demo" else word for word in command)])
+    for redirection, codes in ((">/dev/full", {3}), (">&-", {0}), ("| true", {0})):
+        shell = f"{line} {redirection}" + ("; exit ${PIPESTATUS[0]}" if "|" in redirection else "")
+        outcome = subprocess.run(
+            ["bash", "-c", shell],
+            env=environment | scripted(EXACT),
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert "Traceback" not in outcome.stderr, (shell, outcome.stderr)
+        assert outcome.returncode in codes, (shell, outcome.returncode, outcome.stderr)
+        if command[0] == "profile":
+            assert "Run saved as" in outcome.stderr
+
+
+def test_a_broken_standard_error_does_not_end_the_measurement(
+    environment: dict[str, str], tiny_llama: Path, tmp_path: Path
+) -> None:
+    for redirection in ("2>&-", "2>/dev/full", "2> >(head -1 >/dev/null)"):
+        outcome = subprocess.run(
+            ["bash", "-c", f"{PROGRAM} profile {tiny_llama} -p 0,64 -r 2 --format csv {redirection}"],
+            env=environment | scripted(EXACT),
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert outcome.returncode == 0
+        assert "prefill" in outcome.stdout
+
+
+def test_a_file_that_is_a_model_is_not_written_over(
+    llmphase: Command, tiny_llama: Path, tmp_path: Path
+) -> None:
+    model = tmp_path / "model.csv"
+    model.write_bytes(tiny_llama.read_bytes())
+    outcome = llmphase("profile", model, "-p", "8", "-o", model, script=EXACT)
+    assert outcome.returncode == 2
+    assert model.read_bytes() == tiny_llama.read_bytes()
+
+
+def test_an_interruption_without_a_saved_run_prints_what_there_is(
+    environment: dict[str, str], tiny_llama: Path
+) -> None:
+    process = start(environment, tiny_llama, "-p", "50,6000", "-n", "2", "--no-save", prefill_ns=2_000_000)
+    time.sleep(3)
+    process.send_signal(signal.SIGINT)
+    output, errors = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "1 of 2 cells are measured, not saved" in errors
+    assert "50" in output
+
+
+def test_a_mistake_in_the_worker_is_told_by_its_name(llmphase: Command, tiny_llama: Path) -> None:
+    outcome = llmphase("profile", tiny_llama, "-p", "8", script={"no_such_setting": 1})
+    assert outcome.returncode == 3
+    assert "no_such_setting" in outcome.stderr
+
+
 def test_no_save_leaves_nothing(llmphase: Command, tiny_llama: Path, data_folder: Path) -> None:
     assert llmphase("profile", tiny_llama, "-p", "64", "--no-save", script=EXACT).returncode == 0
     assert not data_folder.exists()

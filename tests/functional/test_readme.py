@@ -87,3 +87,16 @@ def test_the_picture_is_made_by_its_script(
     drawn = target.read_text(encoding="utf-8")
     assert drawn.startswith("<svg")
     assert "llmphase" in drawn
+
+
+def test_every_code_of_a_diagnosis_has_its_line() -> None:
+    from reports.rules import RULES
+
+    text = (ROOT / "examples" / "verdicts.md").read_text(encoding="utf-8")
+    assert [rule.code for rule in RULES if f"`{rule.code}`" not in text] == []
+    sources = "".join(
+        path.read_text(encoding="utf-8") for path in (ROOT / "reports" / "remedies").glob("*.py")
+    )
+    codes = set(re.findall(r'code="([a-z-]+)"', sources)) | {"quantization-down-1", "quantization-down-2"}
+    assert codes
+    assert sorted(code for code in codes if f"`{code}`" not in text) == []

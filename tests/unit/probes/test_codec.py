@@ -58,10 +58,11 @@ def message_of(cls: type[object], value: object) -> str:
     return str(caught.value)
 
 
+counts = st.integers(min_value=0, max_value=2**63 - 1)
 leaves = st.builds(
     Leaf,
-    count=st.integers(),
-    share=st.floats(allow_nan=False, allow_infinity=False),
+    count=counts,
+    share=st.floats(min_value=0, max_value=2**62),
     label=st.text(),
     state=st.sampled_from(["cold", "warm"]),
     known=st.booleans(),
@@ -70,9 +71,9 @@ trees = st.builds(
     Tree,
     leaves=st.lists(leaves, max_size=3).map(tuple),
     best=st.none() | leaves,
-    sizes=st.dictionaries(st.text(), st.integers(), max_size=3),
+    sizes=st.dictionaries(st.text(), counts, max_size=3),
     note=st.none() | st.text(),
-    steps=st.lists(st.integers(), max_size=5).map(tuple),
+    steps=st.lists(counts, max_size=5).map(tuple),
 )
 
 
@@ -172,3 +173,9 @@ def test_a_hint_it_does_not_know_is_a_mistake_of_the_program() -> None:
 
     with pytest.raises(TypeError, match="does not know"):
         decode(Odd, {"items": []})
+
+
+@pytest.mark.parametrize("number", [-1, 2**63, 10**400])
+def test_numbers_that_no_record_holds_are_refused(number: int) -> None:
+    with pytest.raises(DecodeError, match=r"best\.count"):
+        decode(Tree, tree_value(best=leaf_value(count=number)))

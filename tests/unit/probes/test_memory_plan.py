@@ -248,7 +248,7 @@ class TestRefusal:
         assert self.refusal(n_ctx=8192) == (
             "the load needs 370.4 MiB of memory and 300.0 MiB is free"
             " (weights 92.0 MiB, KV cache 180.0 MiB at 8,192 tokens, compute 98.4 MiB in all)."
-            " --ctx 4864 or less fits; --force tries all the same"
+            " a context of 4,864 tokens fits: give shorter lengths, or that --ctx; --force tries all the same"
         )
 
     def test_weights_alone_too_large(self) -> None:

@@ -209,7 +209,7 @@ def test_lengths_above_the_training_context_are_warned_of(llmphase: Command, tin
     assert "trained for" in " ".join(outcome.stdout.split())
 
 
-def test_paths_that_no_system_takes(llmphase: Command, tiny_llama: Path, environment: dict[str, str]) -> None:
+def test_paths_that_no_system_takes(llmphase: Command, tiny_llama: Path) -> None:
     long = "a" * 300
     assert "--output" in refused(llmphase, tiny_llama, "-o", f"{long}.csv")
     assert refused(llmphase, long)

@@ -11,10 +11,10 @@ import dataclasses
 import hashlib
 import json
 import os
-import tempfile
 from pathlib import Path
 
 from probes import codec
+from probes.atomic_file import replace_file
 from probes.errors import UnmeasurableError, UsageError
 from probes.matrix_shapes import MatrixShape
 from probes.records import DeviceCeiling
@@ -90,7 +90,7 @@ class CeilingCache:
         text = json.dumps(codec.encode(_Content(format=_FORMAT, key=key, ceilings=ceilings)))
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            _replace(self._file(key), text.encode("ascii"))
+            replace_file(self._file(key), text.encode("ascii"))
         except OSError as error:
             raise UnmeasurableError(
                 f"ceilings are not kept in {self.folder}: {error.strerror or error}. They will be measured "
@@ -106,16 +106,3 @@ class CeilingCache:
     def _file(self, key: CeilingKey) -> Path:
         name = json.dumps(codec.encode(key), sort_keys=True)
         return self.folder / f"{hashlib.sha256(name.encode('ascii')).hexdigest()[:24]}.json"
-
-
-def _replace(target: Path, content: bytes) -> None:
-    """Write beside the target under a name of its own, then rename over it."""
-    descriptor, name = tempfile.mkstemp(prefix=f".{target.stem}-", suffix=".tmp", dir=target.parent)
-    temporary = Path(name)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-        temporary.replace(target)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise

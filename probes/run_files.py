@@ -17,13 +17,13 @@ import os
 import re
 import secrets
 import stat
-import tempfile
 from collections.abc import Callable, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, NoReturn
 
 from probes import codec
+from probes.atomic_file import replace_file
 from probes.errors import UnmeasurableError, UsageError
 from probes.records import SCHEMA_VERSION, CellStatus, Run
 
@@ -182,7 +182,7 @@ class RunStore:
             raise UnmeasurableError(message, reason="not-saved") from problem
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            _replace(target, content)
+            replace_file(target, content)
         except OSError as problem:
             why = _SAVE_PROBLEMS.get(problem.errno or 0, problem.strerror or "unknown reason")
             raise UnmeasurableError(
@@ -255,21 +255,6 @@ class RunStore:
                 f"there is no run last~{back}: {len(paths)} are saved in {self.folder}", reason="unknown-run"
             )
         return paths[back]
-
-
-def _replace(target: Path, content: bytes) -> None:
-    """Write beside the target under a name of its own, then rename over it."""
-    descriptor, name = tempfile.mkstemp(prefix=f".{target.stem}-", suffix=".tmp", dir=target.parent)
-    temporary = Path(name)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(target)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
 
 
 def _read_text(path: Path) -> str:

@@ -53,6 +53,6 @@ def _run() -> int:
         return EXIT_DONE
     except OSError as error:
         discard_output()
-        where = f": {os.fsdecode(error.filename)[:200]}" if isinstance(error.filename, str | bytes) else ""
+        where = "" if error.filename is None else f": {str(error.filename)[:200]}"
         say(f"llmphase: the system refused ({error.strerror or error}){where}; check the name and its rights")
         return EXIT_USAGE if where else EXIT_UNMEASURED

@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+from probes.atomic_file import replace_file
 from probes.errors import UnmeasurableError, UsageError
 from probes.records import Run
 from profiler_cli.console import note, style_of
@@ -98,26 +99,13 @@ def _write(path: Path, text: str) -> None:
         if path.exists() and not path.is_file():
             path.write_bytes(data)
         else:
-            _replace(path, data)
+            replace_file(path, data, mode=0o666 & ~_umask())
     except OSError as error:
         raise UnmeasurableError(
             f"--output: {path} was not written: {error.strerror or error}; `llmphase report last -o FILE`"
             " writes the saved run again",
             reason="unwritable",
         ) from error
-
-
-def _replace(path: Path, data: bytes) -> None:
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".llmphase-")
-    beside = Path(name)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-        beside.chmod(0o666 & ~_umask())
-        beside.replace(path)
-    except OSError:
-        beside.unlink(missing_ok=True)
-        raise
 
 
 def _umask() -> int:

@@ -11,8 +11,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from probes.records import (
+    SCHEMA_VERSION,
     CellResult,
     CellSample,
+    CellStatus,
+    DeviceCeiling,
     DeviceFacts,
     DeviceMemory,
     Disturbance,
@@ -30,6 +33,7 @@ from probes.records import (
     SamplingSample,
     Settings,
     TokenizeSample,
+    Workload,
 )
 
 MS = 1_000_000
@@ -173,25 +177,19 @@ def skipped_cell(
     prompt_tokens: int, reason: str = "budget: 98 s needed, 12 s left; raise --budget"
 ) -> CellResult:
     """A cell the time budget left out."""
-    return CellResult(
-        prompt_tokens=prompt_tokens,
-        output_tokens=OUTPUT_TOKENS,
-        status="skipped",
-        reason=reason,
-        samples=(),
-    )
+    return _unmeasured_cell(prompt_tokens, "skipped", reason)
 
 
 def failed_cell(
     prompt_tokens: int, reason: str = "crash: the engine's process ended with signal 9"
 ) -> CellResult:
     """A cell whose worker died."""
+    return _unmeasured_cell(prompt_tokens, "failed", reason)
+
+
+def _unmeasured_cell(prompt_tokens: int, status: CellStatus, reason: str) -> CellResult:
     return CellResult(
-        prompt_tokens=prompt_tokens,
-        output_tokens=OUTPUT_TOKENS,
-        status="failed",
-        reason=reason,
-        samples=(),
+        prompt_tokens=prompt_tokens, output_tokens=OUTPUT_TOKENS, status=status, reason=reason, samples=()
     )
 
 
@@ -348,27 +346,46 @@ def machine(**changes: Any) -> MachineFacts:
     return dataclasses.replace(facts, **changes)
 
 
+def device(**changes: Any) -> DeviceFacts:
+    """The CPU, as the engine lists it."""
+    facts = DeviceFacts(
+        name="CPU",
+        description="Example CPU @ 2.60GHz",
+        kind="cpu",
+        memory_total_bytes=8 * 2**30,
+        memory_free_bytes=6 * 2**30,
+    )
+    return dataclasses.replace(facts, **changes)
+
+
 def engine(**changes: Any) -> EngineFacts:
     """A CPU build."""
     facts = EngineFacts(
         version="llama-cpp-python 0.3.36",
         commit="6d18ec8",
         system_info="CPU : SSE3 = 1 | AVX2 = 1",
-        devices=(
-            DeviceFacts(
-                name="CPU",
-                description="Example CPU @ 2.60GHz",
-                kind="cpu",
-                memory_total_bytes=8 * 2**30,
-                memory_free_bytes=6 * 2**30,
-            ),
-        ),
+        devices=(device(),),
         supports_gpu_offload=False,
         supports_mmap=True,
         supports_mlock=True,
         supports_rpc=True,
     )
     return dataclasses.replace(facts, **changes)
+
+
+def ceiling(**changes: Any) -> DeviceCeiling:
+    """The CPU's, without a kernel's rate."""
+    measured = DeviceCeiling(
+        device="CPU",
+        threads=2,
+        memory_bytes_s=20e9,
+        compute_flops_s=100e9,
+        operation_s=1e-6,
+        transfer_bytes_s=None,
+        rates=(),
+        unknown={},
+    )
+    return dataclasses.replace(measured, **changes)
 
 
 def quiet(index: int = 0, **changes: Any) -> Disturbance:
@@ -408,10 +425,16 @@ def options(**changes: Any) -> Options:
     return dataclasses.replace(asked, **changes)
 
 
+def workload(prompt: int = 2048, output: int = 100, **changes: Any) -> Workload:
+    """A request to a loaded model, nothing of it cached."""
+    asked = Workload(prompt_tokens=prompt, cached_tokens=0, output_tokens=output, start="loaded")
+    return dataclasses.replace(asked, **changes)
+
+
 def run(*groups: GroupResult, **changes: Any) -> Run:
     """A finished run of these groups; without any, of the demo model alone."""
     made = Run(
-        schema_version=1,
+        schema_version=SCHEMA_VERSION,
         run_id="20261130T205545Z-1a2b3c",
         started_at="2026-11-30T20:55:45Z",
         llmphase_version="0.1.0",

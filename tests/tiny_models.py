@@ -7,7 +7,7 @@ quantization fits, and heads are 64 wide, so that every backend's attention kern
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -102,10 +102,7 @@ class TinyModel:
                 _add(writer, key, value)
         for name, values in self.tensors.items():
             writer.add_tensor(name, values)
-        writer.write_header_to_file()
-        writer.write_kv_data_to_file()
-        writer.write_tensors_to_file()
-        writer.close()
+        _finish(writer)
         return path
 
 
@@ -120,11 +117,30 @@ def _add(writer: gguf.GGUFWriter, key: str, value: Any) -> None:
     adders[type(value)](key, value)
 
 
-def _attention(model: TinyModel, block: str) -> None:
+def _finish(writer: gguf.GGUFWriter) -> None:
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def _blocks(model: TinyModel) -> Iterator[str]:
+    """The names of the layers; each gets the norm before its mixer."""
+    for layer in range(N_LAYERS):
+        block = f"blk.{layer}"
+        model.ones(f"{block}.attn_norm.weight", N_EMBD)
+        yield block
+
+
+def _attention(model: TinyModel, block: str, *, normed: bool = False) -> None:
+    """`normed`: with norms of the queries' and the keys' own."""
     model.matrix(f"{block}.attn_q.weight", N_EMBD, N_HEAD * HEAD_SIZE)
     model.matrix(f"{block}.attn_k.weight", N_EMBD, N_HEAD_KV * HEAD_SIZE)
     model.matrix(f"{block}.attn_v.weight", N_EMBD, N_HEAD_KV * HEAD_SIZE)
     model.matrix(f"{block}.attn_output.weight", N_HEAD * HEAD_SIZE, N_EMBD)
+    if normed:
+        model.ones(f"{block}.attn_q_norm.weight", HEAD_SIZE)
+        model.ones(f"{block}.attn_k_norm.weight", HEAD_SIZE)
 
 
 def _feed_forward(model: TinyModel, block: str) -> None:
@@ -159,14 +175,14 @@ def _state_space(model: TinyModel, block: str) -> None:
     )
 
 
-def _decoder(architecture: str, *, seed: int, n_layers: int = N_LAYERS, tied: bool = False) -> TinyModel:
+def _decoder(architecture: str, *, seed: int, tied: bool = False) -> TinyModel:
     """What all of them share: sizes, vocabulary, embedding, output."""
     model = TinyModel(architecture, seed=seed)
     model.tokenizer()
     model.describe(
         context_length=CONTEXT_LENGTH,
         embedding_length=N_EMBD,
-        block_count=n_layers,
+        block_count=N_LAYERS,
         feed_forward_length=N_FF,
         attention__head_count=N_HEAD,
         attention__head_count_kv=N_HEAD_KV,
@@ -182,9 +198,7 @@ def _decoder(architecture: str, *, seed: int, n_layers: int = N_LAYERS, tied: bo
 def write_tiny_llama(path: Path, *, seed: int = 0, tied: bool = False, **overrides: Any) -> Path:
     """Dense, full attention."""
     model = _decoder("llama", seed=seed, tied=tied)
-    for layer in range(N_LAYERS):
-        block = f"blk.{layer}"
-        model.ones(f"{block}.attn_norm.weight", N_EMBD)
+    for block in _blocks(model):
         _attention(model, block)
         _feed_forward(model, block)
     return model.write(path, overrides)
@@ -200,12 +214,8 @@ def write_tiny_moe(path: Path, *, seed: int = 0, **overrides: Any) -> Path:
         attention__key_length=HEAD_SIZE,
         attention__value_length=HEAD_SIZE,
     )
-    for layer in range(N_LAYERS):
-        block = f"blk.{layer}"
-        model.ones(f"{block}.attn_norm.weight", N_EMBD)
-        _attention(model, block)
-        model.ones(f"{block}.attn_q_norm.weight", HEAD_SIZE)
-        model.ones(f"{block}.attn_k_norm.weight", HEAD_SIZE)
+    for block in _blocks(model):
+        _attention(model, block, normed=True)
         _experts(model, block)
     return model.write(path, overrides)
 
@@ -219,12 +229,8 @@ def write_tiny_sliding_window(path: Path, *, seed: int = 0, **overrides: Any) ->
         attention__sliding_window=WINDOW,
         attention__sliding_window_pattern=2,
     )
-    for layer in range(N_LAYERS):
-        block = f"blk.{layer}"
-        model.ones(f"{block}.attn_norm.weight", N_EMBD)
-        _attention(model, block)
-        model.ones(f"{block}.attn_q_norm.weight", HEAD_SIZE)
-        model.ones(f"{block}.attn_k_norm.weight", HEAD_SIZE)
+    for block in _blocks(model):
+        _attention(model, block, normed=True)
         model.ones(f"{block}.post_attention_norm.weight", N_EMBD)
         _feed_forward(model, block)
         model.ones(f"{block}.post_ffw_norm.weight", N_EMBD)
@@ -235,9 +241,7 @@ def write_tiny_recurrent(path: Path, *, seed: int = 0, **overrides: Any) -> Path
     """mamba: a state instead of a KV cache."""
     model = _decoder("mamba", seed=seed, tied=True)
     model.describe(feed_forward_length=0, attention__head_count=0, attention__head_count_kv=0)
-    for layer in range(N_LAYERS):
-        block = f"blk.{layer}"
-        model.ones(f"{block}.attn_norm.weight", N_EMBD)
+    for block in _blocks(model):
         _state_space(model, block)
     return model.write(path, overrides)
 
@@ -246,9 +250,7 @@ def write_tiny_hybrid(path: Path, *, seed: int = 0, **overrides: Any) -> Path:
     """jamba: the first layer has a state, the second attends."""
     model = _decoder("jamba", seed=seed)
     model.describe(attention__head_count_kv=[0, N_HEAD_KV])
-    for layer in range(N_LAYERS):
-        block = f"blk.{layer}"
-        model.ones(f"{block}.attn_norm.weight", N_EMBD)
+    for layer, block in enumerate(_blocks(model)):
         if layer == 0:
             _state_space(model, block)
             model.ones(f"{block}.ssm_dt_norm.weight", 16)
@@ -327,9 +329,6 @@ def split_in_two(path: Path, names: Sequence[str] = ()) -> list[Path]:
         writer.add_int32("split.tensors.count", len(reader.tensors))
         for tensor in tensors:
             writer.add_tensor(tensor.name, tensor.data, raw_dtype=tensor.tensor_type)
-        writer.write_header_to_file()
-        writer.write_kv_data_to_file()
-        writer.write_tensors_to_file()
-        writer.close()
+        _finish(writer)
         parts.append(part)
     return parts

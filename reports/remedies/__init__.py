@@ -32,6 +32,8 @@ def remedies(evidence: Evidence, model: PhaseModel | None = None) -> tuple[Remed
     `model` is the fit of the measured group; without it the rates of the request itself are used.
     """
     situation = _situation(evidence, model)
+    if not situation.waits.compute_s:
+        return ()  # neither phase is known: what is left says nothing about the wait
     found = [remedy for levers in _LEVERS for remedy in levers(situation) if remedy is not None]
     worth = [remedy for remedy in found if _is_advice(remedy, situation.total_s)]
     return tuple(sorted(worth, key=_rank))

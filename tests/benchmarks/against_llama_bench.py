@@ -17,6 +17,7 @@ cost: wall time of llama-bench for a list of lengths and of decode at each as de
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import os
 import platform
@@ -49,59 +50,80 @@ def ours(model: Path, *arguments: str, repack: bool) -> list[dict[str, Any]]:
     return rows
 
 
-def our_rate(rows: list[dict[str, Any]], phase: str, prompt: int) -> float:
-    """Tokens per second of one cell."""
-    return next(
-        float(row["tokens_per_s"])
+@dataclasses.dataclass(frozen=True)
+class Rates:
+    """Tokens per second of one cell: the median and the best of the repetitions."""
+
+    median: float
+    best: float
+
+
+def our_rates(rows: list[dict[str, Any]], phase: str, prompt: int) -> Rates:
+    """Of a cell of ours."""
+    row = next(
+        row
         for row in rows
         if row["phase"] == phase and row["prompt_tokens"] == prompt and row["status"] == "ok"
     )
+    rate = float(row["tokens_per_s"])
+    return Rates(median=rate, best=rate * row["median_s"] / row["min_s"])
 
 
-def their_rate(rows: list[dict[str, Any]], kind: str) -> float:
-    """Median over llama-bench's repetitions: its own average gives way to a single slow one."""
-    return statistics.median(next(row["samples_ts"] for row in rows if row[kind]))
+def their_rates(rows: list[dict[str, Any]], kind: str) -> Rates:
+    """Of a test of llama-bench, from its samples: its average gives way to a single slow one."""
+    samples = next(row["samples_ts"] for row in rows if row[kind])
+    return Rates(median=statistics.median(samples), best=max(samples))
 
 
-def fidelity(model: Path, pairs: int, threads: str, *, repack: bool) -> None:
-    """Print the ratio of each pair and the medians; the order inside a pair alternates."""
-    ratios: dict[str, list[float]] = {"prefill 512": [], "decode at depth 0": []}
-    for index in range(pairs):
-        theirs: list[dict[str, Any]] = []
-        mine: list[dict[str, Any]] = []
-        for tool in ("theirs", "mine") if index % 2 == 0 else ("mine", "theirs"):
-            if tool == "theirs":
-                theirs = llama_bench(model, "-p", "512", "-n", "128", "-r", "3", "-t", threads, repack=repack)
-            else:
-                mine = ours(model, "--like", "llama-bench", "-r", "3", "-t", threads, repack=repack)
-        prefill = our_rate(mine, "prefill", 512) / their_rate(theirs, "n_prompt")
-        decode = our_rate(mine, "decode", 0) / their_rate(theirs, "n_gen")
-        ratios["prefill 512"].append(prefill)
-        ratios["decode at depth 0"].append(decode)
-        print(f"pair {index + 1}: prefill {prefill:.3f}, decode {decode:.3f}", flush=True)
-    for name, values in ratios.items():
-        spread = f"min {min(values):.3f}, max {max(values):.3f}, n {pairs}"
-        print(f"{name}: median {statistics.median(values):.3f} ({spread})")
+def fidelity(model: Path, options: argparse.Namespace) -> None:
+    """Print the ratio of each pair, the median of the ratios, and the best rates over the best: what other
+    guests of the host take slows single repetitions and never speeds one up. The order inside a pair
+    alternates."""
+    prompt, output, repack = str(options.prompt_tokens), str(options.output_tokens), not options.no_repack
+    common = ("-n", output, "-r", "3", "-t", options.threads)
+    mine: dict[str, list[Rates]] = {"prefill": [], "decode": []}
+    theirs: dict[str, list[Rates]] = {"prefill": [], "decode": []}
+
+    def run_theirs() -> None:
+        rows = llama_bench(model, "-p", prompt, *common, repack=repack)
+        theirs["prefill"].append(their_rates(rows, "n_prompt"))
+        theirs["decode"].append(their_rates(rows, "n_gen"))
+
+    def run_ours() -> None:
+        rows = ours(model, "--like", "llama-bench", "-p", f"0,{prompt}", *common, repack=repack)
+        mine["prefill"].append(our_rates(rows, "prefill", options.prompt_tokens))
+        mine["decode"].append(our_rates(rows, "decode", 0))
+
+    for index in range(options.pairs):
+        for run in (run_theirs, run_ours) if index % 2 == 0 else (run_ours, run_theirs):
+            run()
+        pair = {phase: mine[phase][-1].median / theirs[phase][-1].median for phase in mine}
+        print(f"pair {index + 1}: prefill {pair['prefill']:.3f}, decode {pair['decode']:.3f}", flush=True)
+    for phase, name in (("prefill", f"prefill {prompt}"), ("decode", "decode at depth 0")):
+        ratios = [a.median / b.median for a, b in zip(mine[phase], theirs[phase], strict=True)]
+        best = max(rate.best for rate in mine[phase]) / max(rate.best for rate in theirs[phase])
+        spread = f"min {min(ratios):.3f}, max {max(ratios):.3f}, n {options.pairs}"
+        print(f"{name}: median {statistics.median(ratios):.3f} ({spread}); best over best {best:.3f}")
 
 
-def cost(model: Path, rounds: int, threads: str, *, repack: bool) -> None:
+def cost(model: Path, options: argparse.Namespace) -> None:
     """Print wall times of both tools for the same cells and repetitions, and their ratio."""
     ratios = []
-    for index in range(rounds):
+    common, repack = ("-r", "3", "-t", options.threads), not options.no_repack
+    for index in range(options.pairs):
         began = time.monotonic()
-        common = ("-r", "3", "-t", threads)
         llama_bench(model, "-p", COST_LENGTHS, "-n", "0", *common, repack=repack)
         llama_bench(model, "-p", "0", "-n", "32", "-d", COST_LENGTHS, *common, repack=repack)
         theirs = time.monotonic() - began
         began = time.monotonic()
-        ours(model, "-p", COST_LENGTHS, "-n", "32", "-r", "3", "-t", threads, "--budget", "1h", repack=repack)
+        ours(model, "-p", COST_LENGTHS, "-n", "32", *common, "--budget", "1h", repack=repack)
         mine = time.monotonic() - began
         ratios.append(theirs / mine)
         print(
             f"round {index + 1}: llama-bench {theirs:.1f} s, llmphase {mine:.1f} s, {ratios[-1]:.2f}",
             flush=True,
         )
-    print(f"cost: median {statistics.median(ratios):.2f} (n {rounds})")
+    print(f"cost: median {statistics.median(ratios):.2f} (n {options.pairs})")
 
 
 def main() -> None:
@@ -112,6 +134,8 @@ def main() -> None:
     parser.add_argument("what", choices=("fidelity", "cost"))
     parser.add_argument("--model", default=None, help="GGUF file (default: the demo)")
     parser.add_argument("--pairs", type=int, default=5)
+    parser.add_argument("--prompt-tokens", type=int, default=512, help="of fidelity")
+    parser.add_argument("--output-tokens", type=int, default=128, help="of fidelity")
     parser.add_argument("--threads", default=str(os.cpu_count()))
     parser.add_argument("--no-repack", action="store_true")
     options = parser.parse_args()
@@ -120,7 +144,7 @@ def main() -> None:
     model = Path(options.model) if options.model else demo_model()
     print(f"{platform.machine()}, {os.cpu_count()} CPUs, {options.threads} threads, {model.name}")
     run = fidelity if options.what == "fidelity" else cost
-    run(model, options.pairs, options.threads, repack=not options.no_repack)
+    run(model, options)
 
 
 def demo_model() -> Path:

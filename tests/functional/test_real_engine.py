@@ -8,28 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sample_runs as sample
 from program import Command
 from tiny_models import TINY_MODELS
 
 from probes.llama_engine import LlamaEngine
-from probes.records import Settings
 
 pytestmark = pytest.mark.engine
 
-SETTINGS = Settings(
-    n_gpu_layers=0,
-    n_ctx=1280,
-    n_batch=512,
-    n_ubatch=128,
-    threads=2,
-    threads_batch=2,
-    flash_attn="auto",
-    type_k="f16",
-    type_v="f16",
-    load_mode="auto",
-    swa_full=False,
-    repack=False,
-)
+SETTINGS = sample.settings(n_gpu_layers=0, n_ctx=1280, n_batch=512, n_ubatch=128, repack=False)
 
 
 @pytest.fixture(scope="module")

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
+import sample_runs as sample
 
 from probes.ceiling_cache import (
     CACHE_FOLDER_VARIABLE,
@@ -17,7 +18,7 @@ from probes.ceiling_cache import (
 )
 from probes.errors import UnmeasurableError
 from probes.matrix_shapes import MatrixShape
-from probes.records import DeviceCeiling, KernelRate
+from probes.records import KernelRate
 
 KEY = CeilingKey(
     cpu_name="Example CPU",
@@ -30,19 +31,12 @@ KEY = CeilingKey(
     weight_buffers=("CPU_Mapped",),
     shapes=(MatrixShape(rows=1536, columns=576, weight_type="Q4_1", per_token=60, in_model=60),),
 )
-CEILING = DeviceCeiling(
-    device="CPU",
-    threads=2,
-    memory_bytes_s=14.1e9,
-    compute_flops_s=67e9,
-    operation_s=7e-7,
-    transfer_bytes_s=None,
+CEILING = sample.ceiling(
     rates=(
         KernelRate(
             rows=8192, columns=4096, batch=1, weight_type="Q4_1", seconds=0.0015, weight_bytes=20_971_520
         ),
     ),
-    unknown={},
 )
 
 

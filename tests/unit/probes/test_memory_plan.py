@@ -6,6 +6,7 @@ import dataclasses
 from typing import Any, Literal
 
 import pytest
+import sample_runs as sample
 
 from probes.errors import EXIT_UNMEASURED, UnmeasurableError, UsageError
 from probes.memory_plan import compute_bytes, kv_bytes_per_token, plan_memory, require_fits
@@ -14,30 +15,13 @@ from probes.records import DeviceFacts, MachineFacts, ModelFacts, Settings
 MIB = 2**20
 GIB = 2**30
 
-DEMO = ModelFacts(
-    path="demo.gguf",
-    files=("demo.gguf",),
-    name="demo",
-    architecture="llama",
-    kind="decoder",
-    attention="full",
-    quantization="Q4_1",
-    file_bytes=94 * MIB,
+DEMO = sample.model(
     model_bytes=92 * MIB,
-    n_params=134_515_008,
     n_layers=30,
     n_ctx_train=8192,
     n_vocab=49152,
     n_embd=576,
-    n_experts=None,
-    n_experts_used=None,
-    sliding_window_tokens=None,
-    tied_output=True,
-    bytes_per_token=92 * MIB,
     kv_elements_per_token=30 * 2 * 192,  # 30 layers, K and V, 3 heads of 64
-    bytes_by_type={"Q4_1": 92 * MIB},
-    has_chat_template=True,
-    modified_at=0.0,
 )
 LOGITS_ROW = 49152 * 4
 
@@ -47,44 +31,15 @@ def model(**changes: Any) -> ModelFacts:
 
 
 def settings(**changes: Any) -> Settings:
-    plain = Settings(
-        n_gpu_layers=None,
-        n_ctx=512,
-        n_batch=2048,
-        n_ubatch=512,
-        threads=2,
-        threads_batch=2,
-        flash_attn="auto",
-        type_k="f16",
-        type_v="f16",
-        load_mode="auto",
-        swa_full=True,
-    )
-    return dataclasses.replace(plain, **changes)
+    return sample.settings(**{"n_ctx": 512, "n_batch": 2048, "n_ubatch": 512, "swa_full": True, **changes})
 
 
 def machine(available: int | None) -> MachineFacts:
-    return MachineFacts(
-        os="Linux",
-        python="3.10",
-        cpu_name=None,
-        logical_cpus=2,
-        physical_cpus=2,
-        usable_cpus=2,
-        usable_cpus_reason="2 cores",
-        memory_bytes=None,
-        memory_available_bytes=available,
-        memory_limit_bytes=None,
-        swap_used_bytes=None,
-        gpu_names=(),
-        unknown={},
-    )
+    return sample.machine(memory_available_bytes=available)
 
 
 def device(free: int | None, kind: Literal["gpu", "igpu", "cpu"] = "gpu") -> DeviceFacts:
-    return DeviceFacts(
-        name="GPU0", description="", kind=kind, memory_total_bytes=None, memory_free_bytes=free
-    )
+    return sample.device(name="GPU0", kind=kind, memory_total_bytes=None, memory_free_bytes=free)
 
 
 class TestCompute:

@@ -14,23 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sample_runs as sample
 
 from probes import run_files
 from probes.codec import DecodeError
 from probes.errors import EXIT_UNMEASURED, EXIT_USAGE, LlmphaseError, UnmeasurableError, UsageError
-from probes.records import (
-    SCHEMA_VERSION,
-    CellResult,
-    CellSample,
-    CellStatus,
-    EngineFacts,
-    GroupResult,
-    MachineFacts,
-    ModelFacts,
-    Options,
-    Run,
-    Settings,
-)
+from probes.records import SCHEMA_VERSION, CellResult, CellStatus, GroupResult, ModelFacts, Run
 from probes.run_files import (
     RunStore,
     RunSummary,
@@ -44,129 +33,21 @@ from probes.run_files import (
 
 
 def model(name: str = "Tiny", path: str = "/models/tiny.gguf") -> ModelFacts:
-    return ModelFacts(
-        path=path,
-        files=(path,),
-        name=name,
-        architecture="llama",
-        kind="decoder",
-        attention="full",
-        quantization="Q4_0",
-        file_bytes=1000,
-        model_bytes=900,
-        n_params=2000,
-        n_layers=2,
-        n_ctx_train=512,
-        n_vocab=32,
-        n_embd=16,
-        n_experts=None,
-        n_experts_used=None,
-        sliding_window_tokens=None,
-        tied_output=True,
-        bytes_per_token=800,
-        kv_elements_per_token=64,
-        bytes_by_type={"Q4_0": 900},
-        has_chat_template=False,
-        modified_at=1.5,
-    )
+    return sample.model(name=name, path=path, files=(path,), quantization="Q4_0")
 
 
 def cell(status: CellStatus = "ok") -> CellResult:
-    sample = CellSample(pass_index=0, started_ns=5, head_ns=0, tail_ns=7, decode_ns=(3, 4))
-    samples = (sample,) if status == "ok" else ()
-    return CellResult(
-        prompt_tokens=8,
-        output_tokens=2,
-        status=status,
-        reason=None if status == "ok" else "crash: gone",
-        samples=samples,
-    )
+    if status == "ok":
+        return sample.cell(8, passes=1, output_tokens=2)
+    return sample.failed_cell(8) if status == "failed" else sample.skipped_cell(8)
 
 
 def group(*cells: CellResult, status: CellStatus = "ok", facts: ModelFacts | None = None) -> GroupResult:
-    settings = Settings(
-        n_gpu_layers=None,
-        n_ctx=64,
-        n_batch=32,
-        n_ubatch=32,
-        threads=2,
-        threads_batch=2,
-        flash_attn="auto",
-        type_k="f16",
-        type_v="f16",
-        load_mode="auto",
-        swa_full=False,
-    )
-    return GroupResult(
-        model=facts or model(),
-        settings=settings,
-        resolved=None,
-        status=status,
-        reason=None,
-        loads=(),
-        cells=cells,
-        passes=(),
-        tokenize=(),
-        sampling=(),
-        requests=(),
-        engine_warnings=(),
-        peak_memory_bytes=None,
-        device_memory=(),
-    )
+    return sample.group(cells=cells, facts=facts or model(), status=status, passes=1)
 
 
 def run_record(run_id: str = "20260101T000000Z-aaaaaa", **changes: Any) -> Run:
-    machine = MachineFacts(
-        os="TestOS",
-        python="3.10",
-        cpu_name=None,
-        logical_cpus=2,
-        physical_cpus=2,
-        usable_cpus=2,
-        usable_cpus_reason="2 cores",
-        memory_bytes=None,
-        memory_available_bytes=None,
-        memory_limit_bytes=None,
-        swap_used_bytes=None,
-        gpu_names=(),
-        unknown={"cpu_name": "not given"},
-    )
-    engine = EngineFacts(
-        version="engine 1",
-        commit=None,
-        system_info="CPU",
-        devices=(),
-        supports_gpu_offload=False,
-        supports_mmap=True,
-        supports_mlock=True,
-        supports_rpc=False,
-    )
-    options = Options(
-        prompt_tokens=(8,),
-        output_tokens=2,
-        repetitions=None,
-        precision=0.03,
-        budget_ns=10,
-        tokens="text",
-        seed=1,
-        cold=False,
-        defaulted=("seed",),
-    )
-    run = Run(
-        schema_version=SCHEMA_VERSION,
-        run_id=run_id,
-        started_at="2026-01-01T00:00:00Z",
-        llmphase_version="0.1.0",
-        finished=True,
-        options=options,
-        machine=machine,
-        engine=engine,
-        groups=(group(cell()),),
-        disturbances=(),
-        wall_ns=100,
-        warnings=(),
-    )
-    return dataclasses.replace(run, **changes)
+    return sample.run(group(cell()), run_id=run_id, **changes)
 
 
 def refused(text: str) -> str:

@@ -6,47 +6,29 @@ import dataclasses
 import json
 
 import pytest
+import sample_runs as sample
 import typer
 from typer.testing import CliRunner, Result
 
 from probes import inquiries, machine
 from probes.errors import UnmeasurableError
-from probes.records import DeviceFacts, EngineFacts, MachineFacts
+from probes.records import EngineFacts
 from profiler_cli.commands.doctor import doctor
 
-GIB = 2**30
-
-MACHINE = MachineFacts(
+MACHINE = sample.machine(
     os="Linux 6.1 x86_64",
-    python="CPython 3.12",
     cpu_name=None,
     logical_cpus=4,
     physical_cpus=4,
     usable_cpus=2,
     usable_cpus_reason="cgroup quota 2 CPUs",
-    memory_bytes=8 * GIB,
-    memory_available_bytes=4 * GIB,
-    memory_limit_bytes=None,
-    swap_used_bytes=0,
-    gpu_names=(),
     unknown={"cpu_name": "nobody tells", "gpu_names": "no driver"},
 )
-ENGINE = EngineFacts(
+ENGINE = sample.engine(
     version="engine 1",
     commit="abc123",
     system_info="CPU : AVX2 = 1 | FMA = 1 | ",
-    devices=(
-        DeviceFacts(
-            name="CPU",
-            description="Evil\x1b[31m CPU",
-            kind="cpu",
-            memory_total_bytes=8 * GIB,
-            memory_free_bytes=None,
-        ),
-    ),
-    supports_gpu_offload=False,
-    supports_mmap=True,
-    supports_mlock=True,
+    devices=(sample.device(description="Evil\x1b[31m CPU", memory_free_bytes=None),),
     supports_rpc=False,
 )
 

@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any
 
 import pytest
-from sample_runs import MIB, cell, gpu_group, group, model, resolved
+from sample_runs import MIB, ceiling, cell, gpu_group, group, model, resolved
 
 from probes.records import CellResult, DeviceCeiling, GroupResult, KernelRate, Placement
 from reports.ceilings import CeilingReport, PhaseShare, assess, sentence
@@ -42,32 +42,22 @@ def batch(weight_type: str, flops_s: float, side: int = 2048) -> KernelRate:
 
 def cpu(**changes: Any) -> DeviceCeiling:
     """Q4_1 at 10 GB/s and 50 GFLOP/s, Q8_0 at 20 GB/s and 100 GFLOP/s, 1 µs an operation."""
-    ceiling = DeviceCeiling(
-        device="CPU",
-        threads=2,
-        memory_bytes_s=20e9,
-        compute_flops_s=100e9,
-        operation_s=1e-6,
-        transfer_bytes_s=None,
-        rates=(vector("Q4_1", 10e9), vector("Q8_0", 20e9), batch("Q4_1", 50e9), batch("Q8_0", 100e9)),
-        unknown={},
-    )
-    return dataclasses.replace(ceiling, **changes)
+    rates = (vector("Q4_1", 10e9), vector("Q8_0", 20e9), batch("Q4_1", 50e9), batch("Q8_0", 100e9))
+    return ceiling(**{"rates": rates, **changes})
 
 
 def gpu(**changes: Any) -> DeviceCeiling:
     """Ten times the CPU's rates, 5 GB/s from the host."""
-    ceiling = DeviceCeiling(
-        device="CUDA0",
-        threads=None,
-        memory_bytes_s=200e9,
-        compute_flops_s=1000e9,
-        operation_s=2e-6,
-        transfer_bytes_s=5e9,
-        rates=(vector("Q4_1", 200e9), batch("Q4_1", 1000e9)),
-        unknown={},
-    )
-    return dataclasses.replace(ceiling, **changes)
+    device = {
+        "device": "CUDA0",
+        "threads": None,
+        "memory_bytes_s": 200e9,
+        "compute_flops_s": 1000e9,
+        "operation_s": 2e-6,
+        "transfer_bytes_s": 5e9,
+        "rates": (vector("Q4_1", 200e9), batch("Q4_1", 1000e9)),
+    }
+    return ceiling(**{**device, **changes})
 
 
 def simple(

@@ -14,6 +14,10 @@ from reports.charts import Point, Share
 POINTS = (Point(tokens=128, value=0.29), Point(tokens=512, value=1.22), Point(tokens=2048, value=5.98))
 
 
+def wait(**seconds: float) -> list[Share]:
+    return [Share(name=name, seconds=value) for name, value in seconds.items()]
+
+
 def test_ttft_chart_has_title_unit_ticks_and_every_point() -> None:
     text = charts.ttft_chart(POINTS, width=80, unicode=True)
     assert text
@@ -104,12 +108,9 @@ def test_ticks_are_few_start_at_zero_and_cover_the_top(top: float) -> None:
 
 def test_wait_bar_is_in_proportion_and_readable_without_colour() -> None:
     # 60 columns: 1/10, 6/10, 3/10.
-    shares = [
-        Share(name="load", seconds=1.0),
-        Share(name="prefill", seconds=6.0),
-        Share(name="decode", seconds=3.0),
-    ]
-    text = charts.wait_bar(shares, title="One request", width=60, unicode=True)
+    text = charts.wait_bar(
+        wait(load=1.0, prefill=6.0, decode=3.0), title="One request", width=60, unicode=True
+    )
     assert text
     title, bar, *legend = text.splitlines()
     assert title == "One request"
@@ -122,19 +123,14 @@ def test_wait_bar_is_in_proportion_and_readable_without_colour() -> None:
 
 
 def test_a_short_phase_is_still_seen() -> None:
-    shares = [
-        Share(name="load", seconds=0.001),
-        Share(name="prefill", seconds=100.0),
-        Share(name="decode", seconds=0.0),
-    ]
-    text = charts.wait_bar(shares, title="t", width=60, unicode=False)
+    text = charts.wait_bar(wait(load=0.001, prefill=100.0, decode=0.0), title="t", width=60, unicode=False)
     assert text
     assert text.splitlines()[1] == "#" + "-" * 59
 
 
 def test_nothing_to_split_is_no_bar() -> None:
     assert charts.wait_bar([], title="t", width=60, unicode=True) is None
-    assert charts.wait_bar([Share(name="load", seconds=0.0)], title="t", width=60, unicode=True) is None
+    assert charts.wait_bar(wait(load=0.0), title="t", width=60, unicode=True) is None
 
 
 @given(st.lists(st.floats(min_value=0, max_value=1e6), min_size=1, max_size=4), st.integers(40, 200))

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import sample_runs as sample
 
-from probes.records import Neighbour, Workload
+from probes.records import Neighbour
 from reports.diagnosis import Diagnosis, diagnose
 from reports.evidence import Evidence
 from reports.facts import evidence_from
@@ -23,12 +23,7 @@ def of(**facts: Any) -> Diagnosis:
 
 
 def of_run(prompt: int, output: int, *, cached: int = 0, start: str = "loaded", **run: Any) -> Diagnosis:
-    workload = Workload(
-        prompt_tokens=prompt,
-        cached_tokens=cached,
-        output_tokens=output,
-        start=start,  # type: ignore[arg-type]
-    )
+    workload = sample.workload(prompt, output, cached_tokens=cached, start=start)
     return diagnose(run_evidence(sample.run(**run), 0, workload))
 
 
@@ -68,13 +63,7 @@ def test_at_the_crossover_neither_phase_is_named() -> None:
 
 def test_more_threads_than_cores() -> None:
     group = sample.group(resolved=sample.resolved(threads=8, threads_batch=8))
-    said = diagnose(
-        run_evidence(
-            sample.run(group),
-            0,
-            Workload(prompt_tokens=512, cached_tokens=0, output_tokens=100, start="loaded"),
-        )
-    )
+    said = diagnose(run_evidence(sample.run(group), 0, sample.workload(512, 100)))
     assert (said.verdict, said.code) == ("contended", "threads-over-cores")
     assert "8 threads share 2 usable cores" in said.sentence
 

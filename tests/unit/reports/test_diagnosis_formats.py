@@ -29,8 +29,7 @@ PLAIN = TerminalStyle(width=80, colour=False, unicode=True)
 
 
 def workload(**changes: Any) -> Workload:
-    facts = {"prompt_tokens": 2048, "cached_tokens": 0, "output_tokens": 100, "start": "cold", "turns": 3}
-    return Workload(**(facts | {"source": EVIL} | changes))
+    return sample.workload(**{"start": "cold", "turns": 3, "source": EVIL, **changes})
 
 
 def full(*, explain: bool = True) -> DiagnosisReport:

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 import sample_runs as sample
+from sample_runs import workload
+from simple_phases import SIMPLE
 
-from probes.records import DeviceCeiling, KernelRate, Workload
+from probes.records import DeviceCeiling, KernelRate
 from reports.diagnosis_report import (
     DiagnosisReport,
     Verified,
@@ -18,15 +20,9 @@ from reports.diagnosis_report import (
 )
 from reports.facts import evidence_from
 from reports.phase_diagram import Calibrated
-from reports.phases import Fit, PhaseModel
 from reports.request_costs import ModelCosts
 from reports.rules import RULES
 from reports.turns import turns_of, turns_table
-
-
-def workload(prompt: int = 2048, output: int = 100, **changes: Any) -> Workload:
-    asked = Workload(prompt_tokens=prompt, cached_tokens=0, output_tokens=output, start="loaded")
-    return dataclasses.replace(asked, **changes)
 
 
 def report(prompt: int = 2048, output: int = 100, **changes: Any) -> DiagnosisReport:
@@ -229,25 +225,11 @@ def test_without_trials_there_is_no_column_for_them() -> None:
 # --- turns ---------------------------------------------------------------------------------------
 
 
-def simple_costs() -> Calibrated:
-    """10 ms a prompt token, 100 ms a step."""
-
-    def fit(*coefficients: float) -> Fit:
-        n = len(coefficients)
-        return Fit(
-            coefficients=coefficients,
-            covariance=((0.0,) * n,) * n,
-            sigma=0.0,
-            degrees=9,
-            largest_tokens=100,
-        )
-
-    model = PhaseModel(prefill=fit(0, 0.01, 0), prefill_reason=None, decode=fit(0.1, 0), decode_reason=None)
-    return Calibrated(costs=ModelCosts(model=model), prefill_factor=1.0, decode_factor=1.0)
+SIMPLE_COSTS = Calibrated(costs=ModelCosts(model=SIMPLE), prefill_factor=1.0, decode_factor=1.0)
 
 
 def test_a_growing_history_is_read_again_without_a_cache() -> None:
-    first, second, third = turns_of(workload(100, 11, turns=3), simple_costs())
+    first, second, third = turns_of(workload(100, 11, turns=3), SIMPLE_COSTS)
     assert (first.prompt_tokens, second.prompt_tokens, third.prompt_tokens) == (100, 211, 322)
     assert (first.uncached_s, first.cached_s, first.decode_s) == pytest.approx((1.0, 1.0, 1.0))
     # 211 tokens read, or the 100 new ones.
@@ -257,13 +239,13 @@ def test_a_growing_history_is_read_again_without_a_cache() -> None:
 
 
 def test_a_cached_prefix_shortens_the_first_turn() -> None:
-    first, _ = turns_of(workload(100, 11, turns=2, cached_tokens=90), simple_costs())
+    first, _ = turns_of(workload(100, 11, turns=2, cached_tokens=90), SIMPLE_COSTS)
     assert (first.uncached_s, first.cached_s) == pytest.approx((1.0, 0.1))
 
 
 def test_the_turn_that_leaves_the_context_is_named() -> None:
     asked = workload(100, 11, turns=3)
-    table = turns_table(turns_of(asked, simple_costs()), asked, n_ctx=222)
+    table = turns_table(turns_of(asked, SIMPLE_COSTS), asked, n_ctx=222)
     assert table
     # Turn 2 ends at 222 tokens, turn 3 at 333.
     assert "From turn 3 on the history is longer than the context of 222 tokens" in table.notes[1]
@@ -272,7 +254,7 @@ def test_the_turn_that_leaves_the_context_is_named() -> None:
 
 def test_of_many_turns_some_are_shown_with_both_ends() -> None:
     asked = workload(100, 11, turns=500)
-    table = turns_table(turns_of(asked, simple_costs()), asked, n_ctx=None)
+    table = turns_table(turns_of(asked, SIMPLE_COSTS), asked, n_ctx=None)
     assert table
     assert len(table.rows) == 12
     assert (table.rows[0][0], table.rows[-1][0]) == ("1", "500")
@@ -316,13 +298,9 @@ def ceiling() -> DeviceCeiling:
             weight_bytes=625_000,
         )
 
-    return DeviceCeiling(
-        device="CPU",
-        threads=2,
-        memory_bytes_s=20e9,
+    return sample.ceiling(
         compute_flops_s=200e9,
         operation_s=None,
-        transfer_bytes_s=None,
         rates=(rate("Q4_1", 1, 625_000 / 20e9), rate("Q4_1", 512, 2e6 * 512 / 200e9)),
         unknown={"operation_s": "not asked"},
     )

@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 import sample_runs as sample
 
-from probes.records import DeviceCeiling, DeviceFacts, KernelRate, Neighbour, Placement, Run, Workload
+from probes.records import DeviceFacts, KernelRate, Neighbour, Placement, Run, Workload
 from reports.evidence import FACT_NAMES, Evidence
 from reports.phases import fit_phases
 from reports.run_evidence import run_evidence
@@ -15,12 +15,7 @@ from reports.waits import waits_of
 
 
 def workload(prompt: int = 2048, cached: int = 0, output: int = 32, start: str = "loaded") -> Workload:
-    return Workload(
-        prompt_tokens=prompt,
-        cached_tokens=cached,
-        output_tokens=output,
-        start=start,  # type: ignore[arg-type]
-    )
+    return sample.workload(prompt, output, cached_tokens=cached, start=start)
 
 
 def test_nothing_known_stays_unknown() -> None:
@@ -195,16 +190,7 @@ def with_ceiling() -> Run:
         for b in (1, 512)
         for t in ("Q4_1", "Q8_0", "F32")
     )
-    host = DeviceCeiling(
-        device="CPU",
-        threads=2,
-        memory_bytes_s=1.6e10,
-        compute_flops_s=2e11,
-        operation_s=1e-6,
-        transfer_bytes_s=None,
-        rates=rates,
-        unknown={},
-    )
+    host = sample.ceiling(memory_bytes_s=1.6e10, compute_flops_s=2e11, rates=rates)
     return sample.run(ceilings=(host,))
 
 

@@ -6,38 +6,24 @@ import dataclasses
 from typing import Any, Literal
 
 import pytest
+import sample_runs as sample
 
 from probes.records import DeviceFacts, EngineFacts, MachineFacts
 from reports.machine_advice import Advice, advise
 
 GIB = 2**30
 
-MACHINE = MachineFacts(
+MACHINE = sample.machine(
     os="Linux 6.1 x86_64",
-    python="CPython 3.12",
-    cpu_name="Some CPU",
     logical_cpus=16,
     physical_cpus=8,
     usable_cpus=8,
     usable_cpus_reason="8 cores with 16 logical CPUs",
     memory_bytes=32 * GIB,
     memory_available_bytes=24 * GIB,
-    memory_limit_bytes=None,
-    swap_used_bytes=0,
-    gpu_names=(),
-    unknown={},
 )
 CPU_FEATURES = "CPU : AVX2 = 1 | FMA = 1 | "
-ENGINE = EngineFacts(
-    version="engine 1",
-    commit=None,
-    system_info=CPU_FEATURES,
-    devices=(),
-    supports_gpu_offload=True,
-    supports_mmap=True,
-    supports_mlock=True,
-    supports_rpc=True,
-)
+ENGINE = sample.engine(system_info=CPU_FEATURES, devices=(), supports_gpu_offload=True)
 
 
 def machine(**changes: Any) -> MachineFacts:
@@ -49,7 +35,7 @@ def engine(**changes: Any) -> EngineFacts:
 
 
 def device(name: str, kind: Literal["cpu", "gpu", "igpu", "accel"]) -> DeviceFacts:
-    return DeviceFacts(name=name, description="", kind=kind, memory_total_bytes=None, memory_free_bytes=None)
+    return sample.device(name=name, kind=kind)
 
 
 def only(found: tuple[Advice, ...]) -> Advice:

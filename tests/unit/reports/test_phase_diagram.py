@@ -7,26 +7,12 @@ import re
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from simple_phases import SIMPLE, fit
 
 from reports.evidence import Evidence
 from reports.phase_diagram import PhaseMap, calibrated, draw, phase_map
-from reports.phases import Fit, PhaseModel
+from reports.phases import PhaseModel
 from reports.waits import waits_of
-
-
-def fit(*coefficients: float) -> Fit:
-    n = len(coefficients)
-    return Fit(
-        coefficients=coefficients,
-        covariance=((0.0,) * n,) * n,
-        sigma=0.0,
-        degrees=10,
-        largest_tokens=2048.0,
-    )
-
-
-SIMPLE = PhaseModel(prefill=fit(0, 0.01, 0), prefill_reason=None, decode=fit(0.1, 0), decode_reason=None)
-"""10 ms a prompt token, 100 ms an answer's."""
 
 
 def around(

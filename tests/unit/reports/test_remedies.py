@@ -10,7 +10,6 @@ import sample_runs as sample
 from hypothesis import given
 from hypothesis import strategies as st
 
-from probes.records import Workload
 from reports.evidence import Evidence
 from reports.phases import fit_phases
 from reports.remedies import LEAST_SHARE, Remedy, Trial, futile, remedies
@@ -24,15 +23,18 @@ def by_code(evidence: Evidence, **others: Any) -> dict[str, Remedy]:
     return {remedy.code: remedy for remedy in remedies(evidence, **others)}
 
 
+def on_cpu(**facts: Any) -> Evidence:
+    return Evidence(backend="cpu", gpu_present=False, **facts)
+
+
+def with_gpu(**facts: Any) -> Evidence:
+    return Evidence(backend="cuda", gpu_present=True, architecture_is_moe=False, **facts)
+
+
 def of_run(prompt: int, output: int, *, start: str = "loaded", **changes: Any) -> dict[str, Remedy]:
     run = sample.run(**changes)
-    workload = Workload(
-        prompt_tokens=prompt,
-        cached_tokens=0,
-        output_tokens=output,
-        start=start,  # type: ignore[arg-type]
-    )
-    return by_code(run_evidence(run, 0, workload), model=fit_phases(run.groups[0]))
+    evidence = run_evidence(run, 0, sample.workload(prompt, output, start=start))
+    return by_code(evidence, model=fit_phases(run.groups[0]))
 
 
 def test_half_the_prompt_saves_more_than_half_of_it() -> None:
@@ -113,14 +115,11 @@ def test_the_largest_saving_comes_first_and_the_untold_last() -> None:
 
 def test_all_layers_on_a_device_that_has_room() -> None:
     # 4 GB on the card at 750 GB/s are 5.3 ms, 4 GB on the host the other 194.7 of 200 ms.
-    split = Evidence(
-        gpu_present=True,
-        backend="cuda",
+    split = with_gpu(
         gpu_memory_bytes=24 * GB,
         gpu_bandwidth_bytes_s=1e12,
         model_bytes=8 * GB,
         bytes_per_token=8 * GB,
-        architecture_is_moe=False,
         layers_on_gpu=16,
         layers_total=33,
         weights_on_cpu_bytes=4 * GB,
@@ -138,14 +137,11 @@ def test_all_layers_on_a_device_that_has_room() -> None:
 
 
 def test_a_model_that_does_not_fit_gets_as_many_layers_as_do() -> None:
-    split = Evidence(
-        gpu_present=True,
-        backend="cuda",
+    split = with_gpu(
         gpu_memory_bytes=10 * GB,
         gpu_bandwidth_bytes_s=5e11,
         model_bytes=18 * GB,
         bytes_per_token=18 * GB,
-        architecture_is_moe=False,
         layers_on_gpu=10,
         layers_total=40,
         weights_on_cpu_bytes=13_500_000_000,
@@ -158,9 +154,7 @@ def test_a_model_that_does_not_fit_gets_as_many_layers_as_do() -> None:
 
 
 def test_an_unknown_effect_gets_no_figure() -> None:
-    found = by_code(
-        Evidence(backend="cpu", gpu_present=False, threads=8, usable_cpus=4, prefill_s=5.0, decode_s=5.0)
-    )
+    found = by_code(on_cpu(threads=8, usable_cpus=4, prefill_s=5.0, decode_s=5.0))
     threads = found["threads"]
     assert threads.saved_s is None
     assert threads.predicted_wait_s is None
@@ -170,9 +164,7 @@ def test_an_unknown_effect_gets_no_figure() -> None:
 
 def test_threads_below_the_cores_scale_the_prompt_and_decode_to_its_ceiling() -> None:
     found = by_code(
-        Evidence(
-            backend="cpu",
-            gpu_present=False,
+        on_cpu(
             threads=2,
             threads_batch=2,
             usable_cpus=8,
@@ -190,9 +182,7 @@ def test_threads_below_the_cores_scale_the_prompt_and_decode_to_its_ceiling() ->
 
 def test_fewer_micro_batches_save_a_reading_of_the_weights_each() -> None:
     found = by_code(
-        Evidence(
-            backend="cpu",
-            gpu_present=False,
+        on_cpu(
             model_bytes=GB,
             bytes_per_token=GB,
             n_prompt=1024,
@@ -216,8 +206,8 @@ def test_stopping_a_neighbour_saves_what_it_takes() -> None:
 
 
 def test_a_trial_changes_settings_and_workload() -> None:
-    workload = Workload(prompt_tokens=10, cached_tokens=0, output_tokens=5, start="loaded")
-    changed = Trial(settings={"threads": 7}, workload={"output_tokens": 2}).apply(sample.settings(), workload)
+    trial = Trial(settings={"threads": 7}, workload={"output_tokens": 2})
+    changed = trial.apply(sample.settings(), sample.workload(10, 5))
     assert changed[0].threads == 7
     assert changed[0].n_ctx == sample.settings().n_ctx
     assert changed[1].output_tokens == 2
@@ -225,9 +215,7 @@ def test_a_trial_changes_settings_and_workload() -> None:
 
 def test_every_remedy_says_how_in_every_tool_and_what_it_costs() -> None:
     runs = [of_run(2048, 100, start="cold"), of_run(16, 200)]
-    facts = Evidence(
-        gpu_present=True,
-        backend="cuda",
+    facts = with_gpu(
         layers_on_gpu=3,
         layers_total=33,
         flash_attn=False,
@@ -267,7 +255,7 @@ def test_nothing_known_gives_no_advice() -> None:
 def test_no_prediction_is_negative_or_above_its_interval(
     prefill: float, decode: float, load: float | None, prompt: int, output: int, ubatch: int | None
 ) -> None:
-    evidence = Evidence(
+    evidence = on_cpu(
         prefill_s=prefill,
         decode_s=decode,
         load_s=load,
@@ -275,9 +263,12 @@ def test_no_prediction_is_negative_or_above_its_interval(
         n_output=output,
         n_ubatch=ubatch,
         quantization="Q4_K_M",
-        gpu_present=False,
-        backend="cpu",
     )
     for remedy in remedies(evidence):
         if remedy.predicted_wait_s is not None and remedy.low_s is not None and remedy.high_s is not None:
             assert 0 <= remedy.low_s <= remedy.predicted_wait_s <= remedy.high_s
+
+
+def test_a_wait_whose_phases_are_unknown_has_no_remedy() -> None:
+    # 1 ms of sampling is all that is known: to save it would look like saving everything
+    assert remedies(Evidence(sampling_s=0.001, n_prompt=300, n_output=4)) == ()

@@ -16,6 +16,8 @@ from profiler_cli.commands.profile import profile
 from profiler_cli.commands.report import report
 from profiler_cli.commands.runs import runs
 
+DEFAULT_TRIALS = 2
+
 app = typer.Typer(
     name="llmphase",
     help="Times load, prefill and decode of local GGUF models apart, and says which one you wait for.",
@@ -46,12 +48,22 @@ def root(
     """Times load, prefill and decode of local GGUF models apart, and says which one you wait for."""
 
 
+def _with_counts(arguments: Sequence[str]) -> list[str]:
+    """`--verify` may stand alone: the parser knows no options whose value may be left out."""
+    given = list(arguments)
+    for index, word in enumerate(arguments):
+        following = arguments[index + 1 : index + 2]
+        if word == "--verify" and not (following and following[0].isdigit()):
+            given[index] = f"--verify={DEFAULT_TRIALS}"
+    return given
+
+
 def run(arguments: Sequence[str]) -> int:
     """Parse the command line and run its command; the exit code. Errors of ours, of the system and
     interruptions come through."""
     command = typer.main.get_command(app)
     try:
-        with command.make_context("llmphase", list(arguments)) as context:
+        with command.make_context("llmphase", _with_counts(arguments)) as context:
             command.invoke(context)
     except typer.Exit as end:
         return end.exit_code

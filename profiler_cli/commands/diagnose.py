@@ -76,7 +76,9 @@ _Run = Annotated[
 _Budget = Annotated[str | None, _option("--budget", metavar="TIME", help="Time for everything. Default: 1m.")]
 _Verify = Annotated[
     int | None,
-    _option("--verify", metavar="N", help="Try the N best changes and show predicted beside measured."),
+    _option(
+        "--verify", metavar="N", help="Try the N best changes (alone: 2) and show predicted beside measured."
+    ),
 ]
 _NoCeilings = Annotated[
     bool, typer.Option("--no-ceilings", help="Do not measure what the machine could do at most.")

@@ -147,6 +147,8 @@ def test_remedies_are_tried(llmphase: Command, tiny_llama: Path) -> None:
     found = diagnosed(llmphase, tiny_llama, "-p", "1000", "-n", "4", "--verify", "1", script=EXACT)
     tried = [remedy for remedy in found["remedies"] if remedy["measured_saved_s"] is not None]
     assert len(tried) == 1
+    alone = diagnosed(llmphase, tiny_llama, "-p", "1000", "-n", "4", "--verify", script=EXACT)
+    assert sum(remedy["measured_saved_s"] is not None for remedy in alone["remedies"]) == 2
     assert tried[0]["measured_saved_s"] == pytest.approx(tried[0]["saved_s"], abs=0.1)
 
 

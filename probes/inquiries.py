@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TypeVar
 
 from probes.ceiling_cache import CeilingCache, CeilingKey, is_worth_keeping
@@ -72,7 +73,9 @@ def measure_ceilings_of(
     )
     measured = _ask(command, CeilingsMeasured, "the ceilings were not measured").ceilings
     if is_worth_keeping(measured):
-        cache.save(key, measured)
+        # What can not be kept is measured again next time: no reason to lose it now.
+        with contextlib.suppress(UnmeasurableError):
+            cache.save(key, measured)
     return measured
 
 

@@ -158,7 +158,9 @@ def build_workload_plan(
         walk = dataclasses.replace(walk, n_ctx=max(asked.n_ctx, end + _WALK_STEPS))
     plan = build_plan([model], walk, default_threads)
     group = dataclasses.replace(plan.groups[0], workload=workload, prompt=prompt)
-    return dataclasses.replace(plan, groups=(group,))
+    chosen_here = tuple(name for name in ("precision", "budget_ns") if getattr(asked, name) is None)
+    options = dataclasses.replace(plan.options, defaulted=(*plan.options.defaulted, *chosen_here))
+    return dataclasses.replace(plan, groups=(group,), options=options)
 
 
 def workload_lengths(workload: Workload) -> tuple[int, ...]:

@@ -16,7 +16,7 @@ from probes.records import MachineFacts, ModelFacts, Run, Workload
 from probes.run_files import RunStore
 from profiler_cli.console import note
 from profiler_cli.output import Destination, Render, deliver
-from profiler_cli.questions import DEFAULT_OUTPUT_TOKENS, Gates, Question
+from profiler_cli.questions import Gates, Question
 from profiler_cli.running import Saver, check_memory, exit_code, interrupted, read_models, run_session
 from profiler_cli.streams import is_live, write_error
 from profiler_cli.verifying import verify_remedies
@@ -47,7 +47,7 @@ def diagnose_run(name: str, question: Question, gates: Gates, wishes: Wishes, ex
     if not any(cell.samples for group in run.groups for cell in group.cells):
         raise UnmeasurableError(f"run {run.run_id} has no measured cell to diagnose from", reason="no-cell")
     diagnosed = dataclasses.replace(run, workload=question.counted_workload())
-    return _conclude(_report(diagnosed, extras), gates, destination, quiet=wishes.quiet)
+    return _conclude(_report(diagnosed, question, extras), gates, destination, quiet=wishes.quiet)
 
 
 def diagnose_model(
@@ -66,7 +66,7 @@ def diagnose_model(
     plan = build_workload_plan(facts, asked, workload, prompt, threads)
     _check_context(facts, asked, workload, plan, machine)
     check_memory(plan, machine, force=wishes.force)
-    _announce(plan, workload, quiet=quiet)
+    _announce(plan, workload, question, quiet=quiet)
     saver = Saver(store if wishes.save else None)
     run = run_session(plan, machine, _FirstVerdict(saver, quiet=quiet), quiet=quiet)
     if not run.finished:
@@ -80,7 +80,7 @@ def diagnose_model(
     if extras.verify:
         remedies = diagnosis_of_run(run).remedies
         verified = verify_remedies(run, plan, remedies, extras.verify, machine, quiet=quiet)
-    report = diagnosis_of_run(run, verified=verified, explain=extras.explain)
+    report = diagnosis_of_run(run, verified=verified, explain=extras.explain, defaulted=question.defaulted)
     saver.say(run, quiet=quiet)
     return _conclude(report, gates, destination, quiet=quiet)
 
@@ -110,14 +110,14 @@ def _check_context(
     )
 
 
-def _announce(plan: Plan, workload: Workload, *, quiet: bool) -> None:
+def _announce(plan: Plan, workload: Workload, question: Question, *, quiet: bool) -> None:
     start = {
         "loaded": "the model in memory already",
         "warm": "loading it first",
         "cold": "loading it from disk",
     }
     cached = f", {count(workload.cached_tokens)} of them cached" if workload.cached_tokens else ""
-    default = " (the default)" if workload.output_tokens == DEFAULT_OUTPUT_TOKENS else ""
+    default = " (the default)" if question.is_output_default else ""
     note(
         f"Diagnosing {clean(plan.groups[0].model.name)}: {count(workload.prompt_tokens)} prompt"
         f" tokens{cached}, {count(workload.output_tokens)} output tokens{default}, {start[workload.start]},"
@@ -160,10 +160,10 @@ def _with_ceilings(run: Run, *, wanted: bool, quiet: bool) -> Run:
     return dataclasses.replace(run, ceilings=ceilings)
 
 
-def _report(run: Run, extras: Extras) -> DiagnosisReport:
+def _report(run: Run, question: Question, extras: Extras) -> DiagnosisReport:
     from reports.diagnosis_report import diagnosis_of_run
 
-    return diagnosis_of_run(run, explain=extras.explain)
+    return diagnosis_of_run(run, explain=extras.explain, defaulted=question.defaulted)
 
 
 def _renderer(report: DiagnosisReport) -> Render:

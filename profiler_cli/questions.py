@@ -35,6 +35,8 @@ class Question:
     system: str | None
     chat: bool
     output_tokens: int
+    is_output_default: bool
+    """Nobody asked for this length of answer."""
     cached_tokens: int
     cached_text: str | None
     """A file whose text the runtime has in its cache."""
@@ -78,11 +80,17 @@ class Question:
             system=system,
             chat=chat,
             output_tokens=_within("--output-tokens", output_tokens, 1, MAX_TOKENS) or DEFAULT_OUTPUT_TOKENS,
+            is_output_default=output_tokens is None,
             cached_tokens=int(cached_prefix) if cached_prefix is not None and counted else 0,
             cached_text=None if counted else cached_prefix,
             turns=_within("--turns", turns, 1, _MAX_TURNS) or 1,
             start="cold" if cold else "warm" if warm else "loaded",
         )
+
+    @property
+    def defaulted(self) -> tuple[str, ...]:
+        """Names of workload fields that took a default."""
+        return ("output_tokens",) if self.is_output_default else ()
 
     def workload(self, model: ModelFacts) -> tuple[Workload, str | None]:
         """Count the tokens with the model's vocabulary; the workload, and the prompt as the model gets it.

@@ -76,7 +76,7 @@ def other_version(path: Path) -> Path:
     [
         (text_file, "GGUF"),
         (empty_file, "empty"),
-        (truncated_body, "of"),
+        (truncated_body, "cut short"),
         (truncated_header, "cut"),
         (other_byte_order, "endian"),
         (other_version, "99"),

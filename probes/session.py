@@ -77,17 +77,26 @@ class Session:
     def measure(self) -> Run:
         """Measure everything. On KeyboardInterrupt the run comes back with `finished` False, workers
         ended and what was measured saved."""
-        finished = False
         try:
             self._measure_groups()
             self._name_neighbours()
-            finished = True
         except KeyboardInterrupt:
-            signal.signal(signal.SIGINT, signal.SIG_IGN)  # impatience must not cost what is being saved
+            return self._abort()
+        run = self._run(finished=True)
+        self._save(run)
+        return run
+
+    def _abort(self) -> Run:
+        """End the workers and save. A second interruption waits until that is done: impatience must not cost
+        what is being saved."""
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        try:
             for session in self._sessions:
                 session.abort()
-        run = self._run(finished=finished)
-        self._save(run)
+            run = self._run(finished=False)
+            self._save(run)
+        finally:
+            signal.signal(signal.SIGINT, before)
         return run
 
     def _measure_groups(self) -> None:

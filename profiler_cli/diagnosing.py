@@ -76,12 +76,12 @@ def diagnose_model(
         return code
     run = _with_ceilings(run, wanted=extras.ceilings, quiet=quiet)
     saver(run)
+    saver.say(run, quiet=quiet)
     verified: tuple[Verified, ...] = ()
     if extras.verify:
         remedies = diagnosis_of_run(run).remedies
         verified = verify_remedies(run, plan, remedies, extras.verify, machine, quiet=quiet)
     report = diagnosis_of_run(run, verified=verified, explain=extras.explain, defaulted=question.defaulted)
-    saver.say(run, quiet=quiet)
     return _conclude(report, gates, destination, quiet=quiet)
 
 

@@ -40,6 +40,8 @@ def _verify(run: Run, plan: Plan, remedy: Remedy, machine: MachineFacts, *, quie
     try:
         changed = _changed(plan, remedy)
         trial = run_session(changed, machine, _keep_nothing, quiet=quiet)
+        if not trial.finished:
+            raise KeyboardInterrupt
         wait_s = _wait_s(trial, changed.groups[0].workload)
         if wait_s is None:
             problem = trial.groups[0].reason or "the whole request did not fit into the time"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from program import Command
+from program import PROGRAM, Command, scripted
 
 EXACT = {"prefill_ns": 1_000_000, "slope_ns": 0, "decode_ns": 5_000_000, "depth_ns": 0, "sample_ns": 10_000}
 """1,000 tok/s prefill, 200 tok/s decode."""
@@ -151,6 +152,33 @@ def test_remedies_are_tried(llmphase: Command, tiny_llama: Path) -> None:
     alone = diagnosed(llmphase, tiny_llama, "-p", "1000", "-n", "4", "--verify", script=EXACT)
     assert sum(remedy["measured_saved_s"] is not None for remedy in alone["remedies"]) == 2
     assert tried[0]["measured_saved_s"] == pytest.approx(tried[0]["saved_s"], abs=0.1)
+
+
+def test_an_interrupted_trial_ends_the_trials_and_the_run_is_named(
+    environment: dict[str, str], tiny_llama: Path
+) -> None:
+    script = {"prefill_ns": 1_500_000, "decode_ns": 2_000_000, "tensors_ns": 1_000_000}
+    arguments = ("-p", "300", "-n", "4", "--verify", "3", "--no-ceilings", "--budget", "20s")
+    with subprocess.Popen(
+        [PROGRAM, "diagnose", tiny_llama, *arguments],
+        env=environment | scripted(script, "sleeping"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stderr is not None
+        said = ""
+        while "measuring" not in said.partition("Trying:")[2]:
+            line = process.stderr.readline()
+            assert line, said
+            said += line
+        process.send_signal(signal.SIGINT)
+        said += process.stderr.read()
+        process.wait(30)
+    assert process.returncode == 130
+    assert "saved as" in said
+    assert said.count("Trying:") == 1
+    assert "Traceback" not in said
 
 
 @pytest.mark.parametrize(

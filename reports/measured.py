@@ -83,8 +83,12 @@ def inter_token_s(cell: CellResult) -> tuple[float, ...]:
 def depth_tokens(cell: CellResult) -> float:
     """Mean depth of the cell's decode steps: they run from the prompt's length upwards, one token deeper
     each."""
-    steps = max((len(sample.decode_ns) for sample in cell.samples), default=0)
-    return cell.prompt_tokens + max(steps - 1, 0) / 2
+    return cell.prompt_tokens + max(decode_steps(cell) - 1, 0) / 2
+
+
+def decode_steps(cell: CellResult) -> int:
+    """Decode steps of a pass over the cell."""
+    return max((len(sample.decode_ns) for sample in cell.samples), default=0)
 
 
 def tokenize(group: GroupResult, prompt_tokens: int) -> stats.Summary | None:

@@ -1,7 +1,8 @@
 """The phase model: what a prompt and an answer of any length cost, fitted on the raw samples of one group.
 
     prefill_s(n) = a + b n + c n^2          n: prompt tokens; c: attention looks back over all earlier tokens
-    decode_s_per_token(d) = alpha + beta d  d: depth, tokens already in the cache
+    decode_s_per_token(d) = alpha + beta d  d: depth, tokens already in the cache; alpha may be another one
+                                            below 256 tokens
 
 Fitting: least squares on relative residuals (timing noise grows with the time itself) with Huber weights
 (Huber, Annals of Mathematical Statistics 35, 1964; k = 1.345) against disturbed passes, under non-negative
@@ -9,21 +10,37 @@ coefficients, found by trying every subset of terms (at most seven; the exact so
 problem: Lawson & Hanson, Solving Least Squares Problems, chapter 23). Intervals: 95 % prediction intervals of
 linear regression (Seber & Lee, Linear Regression Analysis, 2nd ed., section 5.3), from the residuals, so that
 what the form does not catch widens them too.
+
+Why decode may differ below 256 tokens: the engine looks at its cache in blocks of 256 cells
+(`llama_kv_cache::get_n_kv`), and its CPU attention takes another way for one block than for more
+(`ggml_compute_forward_flash_attn_ext`, the way that splits the cache between threads). Measured on 2 threads:
+13 ms at depths of 128 and 192, 20 ms at 256. Whether it does is chosen by the data.
 """
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from probes.records import GroupResult
 from reports import measured, stats
 
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
 _HUBER_K = 1.345
 _ROUNDS = 30
 _SETTLED = 1e-9
+_SHALLOW_TOKENS = 256
+"""One block of the engine's cache."""
+_CLEARLY_BETTER = 0.95
+"""Shallow depths are a case of their own where that leaves at most this share of the scatter."""
+_MOST_STEPS = 1 << 40
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +104,8 @@ class PhaseModel:
     prefill_reason: str | None
     decode: Fit | None
     decode_reason: str | None
+    shallow_decode: Fit | None = None
+    """Decode below 256 tokens of depth; None: as at any depth."""
 
     def prefill_s(self, prompt_tokens: int) -> Estimate | None:
         """The wait for a prompt of this length; None without a fit."""
@@ -94,17 +113,30 @@ class PhaseModel:
 
     def decode_s_per_token(self, depth_tokens: float) -> Estimate | None:
         """One decode step at this depth; None without a fit."""
-        return self.decode.predict(depth_tokens) if self.decode else None
+        fit = self.decode
+        if self.shallow_decode is not None and depth_tokens < _SHALLOW_TOKENS:
+            fit = self.shallow_decode
+        return fit.predict(depth_tokens) if fit else None
 
     def decode_s(self, prompt_tokens: int, output_tokens: int) -> Estimate | None:
         """All decode steps of an answer: the first token comes from the prompt pass, so n tokens take n - 1
         steps.
 
-        The per-token cost is linear in depth, hence its mean over the steps is its value at the mean depth.
+        The per-token cost is linear in depth, hence its mean over steps is its value at their mean depth.
         """
+        if self.decode is None:
+            return None
         steps = max(output_tokens - 1, 0)
-        step = self.decode_s_per_token(prompt_tokens + max(steps - 1, 0) / 2)
-        return step.times(steps) if step else None
+        shallow = self._shallow_steps(prompt_tokens, steps)
+        deep = _steps_s(self.decode, prompt_tokens + shallow, steps - shallow)
+        if self.shallow_decode is None or not shallow:
+            return deep
+        return _steps_s(self.shallow_decode, prompt_tokens, shallow).plus(deep)
+
+    def _shallow_steps(self, prompt_tokens: int, steps: int) -> int:
+        if self.shallow_decode is None:
+            return 0
+        return min(steps, max(0, _SHALLOW_TOKENS - prompt_tokens))
 
     def wait_s(self, prompt_tokens: int, output_tokens: int) -> Estimate | None:
         """Prefill and decode of a whole request; None where either has no fit."""
@@ -115,35 +147,71 @@ class PhaseModel:
         return prompt.plus(answer) if prompt and answer else None
 
     def crossover_tokens(self, prompt_tokens: int) -> int | None:
-        """The smallest answer, in tokens, whose decode takes at least as long as the prompt's prefill.
+        """The smallest answer, in tokens, whose decode takes at least as long as the prompt's prefill; None
+        without fits or where decode costs nothing."""
+        if not (self.prefill and self.decode) or not any(self.decode.coefficients):
+            return None
+        wait = self.prefill.value(prompt_tokens) * (1 - _SETTLED)
 
-        Steps m with alpha m + beta (prompt m + m (m - 1) / 2) >= prefill, solved for m; None without fits or
-        where decode costs nothing.
-        """
-        if not (self.prefill and self.decode):
-            return None
-        alpha, beta = self.decode.coefficients
-        wait = self.prefill.value(prompt_tokens)
-        linear = alpha + beta * (prompt_tokens - 0.5)
-        if linear <= 0:
-            return None
-        # The stable root of beta/2 m^2 + linear m - wait = 0; it holds for beta = 0 too.
-        steps = 2 * wait / (linear + math.sqrt(linear**2 + 2 * beta * wait))
-        return math.ceil(steps - _SETTLED) + 1
+        def decode_s(steps: int) -> float:
+            answer = self.decode_s(prompt_tokens, steps + 1)
+            return answer.value_s if answer else 0.0
+
+        steps = bisect.bisect_left(range(_MOST_STEPS), wait, key=decode_s)
+        return steps + 1 if steps < _MOST_STEPS else None
+
+
+def _steps_s(fit: Fit, first_depth: int, steps: int) -> Estimate:
+    """Seconds of this many decode steps, the first one at `first_depth`."""
+    return fit.predict(first_depth + max(steps - 1, 0) / 2).times(steps)
 
 
 def fit_phases(group: GroupResult) -> PhaseModel:
     """Fits of both phases on the counted samples of the cells that were measured."""
-    prefills: list[tuple[float, float]] = []
-    decodes: list[tuple[float, float]] = []
-    for cell in measured.measured_cells(group):
-        prefills += [(float(cell.prompt_tokens), s) for s in stats.counted(measured.prefill_samples(cell))]
-        depth = measured.depth_tokens(cell)
-        decodes += [(depth, s) for s in stats.counted(measured.decode_samples(cell))]
+    cells = measured.measured_cells(group)
+    prefills = [
+        (float(cell.prompt_tokens), s)
+        for cell in cells
+        for s in stats.counted(measured.prefill_samples(cell))
+    ]
+    decodes = [
+        (measured.depth_tokens(cell), s)
+        for cell in cells
+        for s in stats.counted(measured.decode_samples(cell))
+    ]
     prefill, prefill_reason = _fit(prefills, most_terms=3, what="prompt lengths")
     decode, decode_reason = _fit(decodes, most_terms=2, what="depths")
+    by_depth = None if decode is None else _fit_by_depth(decodes, decode)
     return PhaseModel(
-        prefill=prefill, prefill_reason=prefill_reason, decode=decode, decode_reason=decode_reason
+        prefill=prefill,
+        prefill_reason=prefill_reason,
+        decode=decode if by_depth is None else by_depth[1],
+        decode_reason=decode_reason,
+        shallow_decode=None if by_depth is None else by_depth[0],
+    )
+
+
+def _fit_by_depth(points: Sequence[tuple[float, float]], plain: Fit) -> tuple[Fit, Fit] | None:
+    """Fits below and from 256 tokens, with one slope, where they catch clearly more than one fit of all.
+
+    It takes a shallow depth and two deep ones: of the three costs, each is then seen.
+    """
+    usable = [(x, y) for x, y in points if y > 0]
+    deep = {x for x, _ in usable if x >= _SHALLOW_TOKENS}
+    if len(deep) < 2 or len(deep) == len({x for x, _ in usable}) or len(usable) <= 3:
+        return None
+    both = _robust_fit(usable, _depth_columns)
+    if both.sigma >= _CLEARLY_BETTER * plain.sigma:
+        return None
+    return _picked(both, (2, 1)), _picked(both, (0, 1))
+
+
+def _picked(fit: Fit, terms: Sequence[int]) -> Fit:
+    """The fit with these of its terms alone."""
+    return dataclasses.replace(
+        fit,
+        coefficients=tuple(fit.coefficients[i] for i in terms),
+        covariance=tuple(tuple(fit.covariance[i][j] for j in terms) for i in terms),
     )
 
 
@@ -158,7 +226,7 @@ def _fit(
     terms = min(lengths, most_terms)
     if len(usable) <= terms:
         return None, f"too few passes were measured ({len(usable)} samples for {terms} coefficients)"
-    fit = _robust_fit(usable, terms)
+    fit = _robust_fit(usable, lambda lengths: _powers(lengths, terms))
     # Padded, so that callers need not ask how many coefficients there are.
     return _padded(fit, most_terms), None
 
@@ -169,15 +237,34 @@ def _padded(fit: Fit, terms: int) -> Fit:
     return dataclasses.replace(fit, coefficients=fit.coefficients + (0.0,) * missing, covariance=rows)
 
 
-def _robust_fit(points: Sequence[tuple[float, float]], terms: int) -> Fit:
-    """Iteratively reweighted non-negative least squares on relative residuals."""
+def _powers(lengths: NDArray[np.float64], terms: int) -> NDArray[np.float64]:
+    import numpy as np
+
+    return np.vander(lengths, terms, increasing=True)
+
+
+def _depth_columns(depths: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Of the three terms: a constant of deep steps, the depth, a constant of shallow steps."""
+    import numpy as np
+
+    shallow = depths < _SHALLOW_TOKENS
+    return np.column_stack([~shallow, depths, shallow])
+
+
+def _robust_fit(
+    points: Sequence[tuple[float, float]], columns: Callable[[NDArray[np.float64]], NDArray[np.float64]]
+) -> Fit:
+    """Iteratively reweighted non-negative least squares on relative residuals; `columns` gives the value of
+    each term at each length: shape (points, terms)."""
     import numpy as np
 
     x = np.array([point[0] for point in points])
     y = np.array([point[1] for point in points])
-    scale = max(float(x.max()), 1.0)
-    # Lengths are scaled to at most 1, which keeps the normal equations well conditioned.
-    design = np.vander(x / scale, terms, increasing=True) / y[:, None]
+    values = columns(x)
+    terms = values.shape[1]
+    # Columns are scaled to at most 1, which keeps the normal equations well conditioned.
+    scale = np.maximum(np.abs(values).max(axis=0), 1e-300)
+    design = values / scale / y[:, None]
     weights = np.ones(len(y))
     solution = np.zeros(terms)
     for _ in range(_ROUNDS):
@@ -197,7 +284,7 @@ def _robust_fit(points: Sequence[tuple[float, float]], terms: int) -> Fit:
     kept = design[:, active] * np.sqrt(weights)[:, None]
     covariance = np.zeros((terms, terms))
     covariance[np.ix_(active, active)] = np.linalg.pinv(kept.T @ kept)
-    powers = np.array([scale**-power for power in range(terms)])
+    powers = 1.0 / scale
     return Fit(
         coefficients=tuple((solution * powers).tolist()),
         covariance=tuple(tuple(row) for row in (covariance * np.outer(powers, powers)).tolist()),

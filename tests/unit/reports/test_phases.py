@@ -60,6 +60,31 @@ def test_an_answer_of_n_tokens_takes_n_minus_one_steps_each_deeper() -> None:
     assert single.value_s == 0
 
 
+def other_below_256(n: int) -> CellResult:
+    return exact_cell(n, alpha=0.006 if n < 256 else 0.01)
+
+
+def test_shallow_steps_may_cost_another_constant() -> None:
+    model = fit_phases(sample.group(cells=[other_below_256(n) for n in (0, 128, 512, 1024)]))
+    shallow, deep = model.decode_s_per_token(192), model.decode_s_per_token(2000)
+    assert shallow
+    assert deep
+    assert shallow.value_s == pytest.approx(0.006 + 1e-6 * 192, rel=1e-4)
+    assert deep.value_s == pytest.approx(0.01 + 1e-6 * 2000, rel=1e-4)
+    # Five tokens after 254: steps at depths 254 and 255, then at 256 and 257.
+    answer = model.decode_s(254, 5)
+    assert answer
+    assert answer.value_s == pytest.approx(2 * 0.006 + 2 * 0.01 + 1e-6 * (254 + 255 + 256 + 257), rel=1e-4)
+
+
+@pytest.mark.parametrize("lengths", [(0, 512), (0, 128, 512), (512, 1024, 2048)])
+def test_what_the_depths_do_not_show_is_not_claimed(lengths: tuple[int, ...]) -> None:
+    # One deep depth shows no slope, and without a shallow one there is nothing to tell apart.
+    model = fit_phases(sample.group(cells=[other_below_256(n) for n in lengths]))
+    assert model.decode
+    assert model.shallow_decode is None
+
+
 def test_the_wait_is_the_sum_of_both_phases() -> None:
     model = fit_phases(sample.group(cells=[exact_cell(n) for n in LENGTHS]))
     wait, empty = model.wait_s(1000, 4), model.wait_s(0, 4)

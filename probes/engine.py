@@ -42,6 +42,10 @@ class Engine(Protocol):
         """The engine as installed."""
         ...
 
+    def connect(self, servers: Sequence[str]) -> None:
+        """Add the devices of other machines (`host:port`); those added before stay. Raises EngineError."""
+        ...
+
     def open_model(self, path: str, settings: Settings, progress: Callable[[float], None]) -> OpenTimes:
         """Load the weights. `progress` gets the share loaded, 0 to 1. Raises EngineError."""
         ...

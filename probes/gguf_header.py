@@ -13,7 +13,7 @@ from probes import architectures as arch
 from probes.errors import ModelFileError
 from probes.ggml_types import FILE_TYPES
 from probes.gguf_reader import Header, TensorInfo, read_header
-from probes.kv_cache import kv_elements_per_token
+from probes.kv_cache import MAX_LAYERS, kv_elements_by_layer
 from probes.records import AttentionKind, ModelFacts, ModelKind
 from probes.split_files import first_part, part_name
 from probes.text import clean_text, show_name, show_path
@@ -115,6 +115,7 @@ def _facts(first: Header, headers: list[Header], tensors: list[TensorInfo]) -> M
     n_experts = first.integer(f"{architecture}.expert_count") or None
     n_experts_used = _experts_used(first, architecture) if n_experts else None
     bytes_by_type = _bytes_by_type(tensors)
+    kv_elements = kv_elements_by_layer(first, architecture, tensors)
     return ModelFacts(
         path=os.fspath(first.path),
         files=tuple(os.fspath(header.path) for header in headers),
@@ -140,10 +141,15 @@ def _facts(first: Header, headers: list[Header], tensors: list[TensorInfo]) -> M
             n_experts=n_experts,
             n_experts_used=n_experts_used,
         ),
-        kv_elements_per_token=kv_elements_per_token(first, architecture, tensors),
+        kv_elements_per_token=None if kv_elements is None else sum(kv_elements),
         bytes_by_type=bytes_by_type,
         has_chat_template="tokenizer.chat_template" in first.metadata,
         modified_at=first.modified_at,
+        n_heads=(first.integers(f"{architecture}.attention.head_count", 1) or (None,))[0],
+        layer_bytes=_layer_bytes(tensors, n_layers),
+        layer_expert_bytes=_layer_bytes((t for t in tensors if _EXPERTS.search(t.name)), n_layers),
+        layer_kv_elements=kv_elements or (),
+        output_bytes=_output_bytes(tensors, tied=tied),
     )
 
 
@@ -217,6 +223,26 @@ def _bytes_by_type(tensors: Iterable[TensorInfo]) -> dict[str, int]:
     for tensor in tensors:
         totals[tensor.type.name] += tensor.n_bytes
     return dict(totals.most_common())
+
+
+def _layer_bytes(tensors: Iterable[TensorInfo], n_layers: int | None) -> tuple[int, ...]:
+    """Tensor bytes of each repeating layer; empty where their number is not to be believed."""
+    if n_layers is None or n_layers > MAX_LAYERS:
+        return ()
+    totals = [0] * n_layers
+    for tensor in tensors:
+        if 0 <= _block(tensor.name) < n_layers:
+            totals[_block(tensor.name)] += tensor.n_bytes
+    return tuple(totals)
+
+
+def _output_bytes(tensors: Iterable[TensorInfo], *, tied: bool) -> int:
+    """What the output layer takes with it to a device: its matrix and norm; a tied table is copied there."""
+    return sum(
+        tensor.n_bytes
+        for tensor in tensors
+        if tensor.name.startswith("output") or (tied and tensor.name == _EMBEDDING)
+    )
 
 
 # Bytes read for each generated token.

@@ -102,6 +102,7 @@ class GroupSession:
     def __init__(self, group: PlannedGroup, options: Options, policy: Policy, watch: Watch) -> None:
         self._model = group.model
         self._workload = group.workload
+        self._refusal = group.refusal
         self._prompt = group.prompt
         self._options = options
         self._policy = policy
@@ -120,8 +121,12 @@ class GroupSession:
     # The steps
 
     def start(self, deadline_ns: int) -> None:
-        """Load the model, cold when asked."""
+        """Load the model, cold when asked; one that can not fit is not tried."""
         self._deadline_ns = deadline_ns
+        if self._refusal is not None:
+            self._record.fail(f"memory: {self._refusal}")
+            self._watch.changed()
+            return
         if self._time_left_ns() > 0:
             self._guarded("load", self._load_to_measure)
 
@@ -179,7 +184,7 @@ class GroupSession:
         self._tell(Doing(model_name=self._model.name, phase="load"))
         worker.send(
             Load(
-                path=self._model.path,
+                model=self._model,
                 settings=self._record.settings,
                 tokens=self._options.tokens,
                 seed=self._options.seed,

@@ -3,32 +3,62 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from typing import TypeVar
 
 from probes.ceiling_cache import CeilingCache, CeilingKey, is_worth_keeping
-from probes.errors import UnmeasurableError
-from probes.matrix_shapes import matrix_shapes
+from probes.errors import LlmphaseError, UnmeasurableError
+from probes.matrix_shapes import MatrixShape, matrix_shapes
 from probes.messages import (
     AskFacts,
     CeilingsMeasured,
     Command,
     Facts,
     Failed,
+    LinkMeasured,
     MeasureCeilings,
+    MeasureLink,
     Prepare,
     Prepared,
 )
-from probes.records import DeviceCeiling, EngineFacts, GroupResult, MachineFacts
+from probes.records import DeviceCeiling, EngineFacts, GroupResult, LinkFacts, MachineFacts
 from probes.worker_process import WorkerProcess
 
 E = TypeVar("E")
 
 _ANSWER_TIMEOUT_S = 60.0
+_USUAL_SHAPES = tuple(
+    MatrixShape(rows=4096, columns=4096, weight_type=name, per_token=1, in_model=1)
+    for name in ("Q4_K", "Q8_0", "F16")
+)
+"""A matrix of a model of 7 billion weights, in the formats that most models come in."""
+_USUAL_BATCH_TOKENS = 512
+"""The engine's micro-batch where none is chosen."""
 
 
-def read_engine_facts() -> EngineFacts:
-    """The engine as installed, asked of a worker process: loading it may crash. Raises LlmphaseError."""
-    return _ask(AskFacts(), Facts, "the engine did not answer").engine
+def read_engine_facts(servers: tuple[str, ...] = ()) -> EngineFacts:
+    """The engine as installed, with the devices of remote `servers`, asked of a worker process: loading it
+    may crash. Raises LlmphaseError."""
+    return _ask(AskFacts(servers=servers), Facts, "the engine did not answer").engine
+
+
+def measure_links(servers: Sequence[str]) -> tuple[LinkFacts, ...]:
+    """The way to each RPC server, each measured in a worker process of its own. A server that can not be used
+    has its reason in `unknown`."""
+    return tuple(_measure_link(server) for server in dict.fromkeys(servers))
+
+
+def _measure_link(server: str) -> LinkFacts:
+    try:
+        return _ask(MeasureLink(server=server), LinkMeasured, f"the way to {server} was not measured").link
+    except LlmphaseError as error:
+        return LinkFacts(
+            server=server,
+            round_trip_s=None,
+            to_bytes_s=None,
+            from_bytes_s=None,
+            unknown={"server": f"{error.reason}: {error}"},
+        )
 
 
 def prepare_prompt(path: str, prompt: str, *, system: str | None, chat: bool, prefix: str | None) -> Prepared:
@@ -47,30 +77,51 @@ def measure_ceilings_of(
     resolved = group.resolved
     if resolved is None:
         raise UnmeasurableError("the model was not loaded", reason="no-cell")
-    shapes = matrix_shapes(group.model)
-    buffers = tuple(place.buffer for place in resolved.placements if place.model_bytes)
+    command = MeasureCeilings(
+        shapes=matrix_shapes(group.model),
+        threads=resolved.threads,
+        batch_tokens=resolved.n_ubatch,
+        weight_buffers=tuple(place.buffer for place in resolved.placements if place.model_bytes),
+        memory_bytes=machine.memory_available_bytes,
+        servers=group.settings.rpc_servers,
+    )
+    return _ceilings(command, machine, engine)
+
+
+def measure_device_rates(
+    machine: MachineFacts, engine: EngineFacts, threads: int, servers: tuple[str, ...] = ()
+) -> tuple[DeviceCeiling, ...]:
+    """What the devices could do at most with weights of the usual formats, whatever the model; from the cache
+    or measured now. Raises LlmphaseError."""
+    command = MeasureCeilings(
+        shapes=_USUAL_SHAPES,
+        threads=threads,
+        batch_tokens=_USUAL_BATCH_TOKENS,
+        weight_buffers=(),
+        memory_bytes=machine.memory_available_bytes,
+        servers=servers,
+    )
+    return _ceilings(command, machine, engine)
+
+
+def _ceilings(
+    command: MeasureCeilings, machine: MachineFacts, engine: EngineFacts
+) -> tuple[DeviceCeiling, ...]:
     key = CeilingKey(
         cpu_name=machine.cpu_name,
         usable_cpus=machine.usable_cpus,
         devices=tuple(f"{device.name} {device.description}" for device in engine.devices),
         engine_version=engine.version,
         engine_commit=engine.commit,
-        threads=resolved.threads,
-        batch_tokens=resolved.n_ubatch,
-        weight_buffers=buffers,
-        shapes=shapes,
+        threads=command.threads,
+        batch_tokens=command.batch_tokens,
+        weight_buffers=command.weight_buffers,
+        shapes=command.shapes,
     )
     cache = CeilingCache()
     kept = cache.load(key)
     if kept is not None:
         return kept
-    command = MeasureCeilings(
-        shapes=shapes,
-        threads=resolved.threads,
-        batch_tokens=resolved.n_ubatch,
-        weight_buffers=buffers,
-        memory_bytes=machine.memory_available_bytes,
-    )
     measured = _ask(command, CeilingsMeasured, "the ceilings were not measured").ceilings
     if is_worth_keeping(measured):
         # What can not be kept is measured again next time: no reason to lose it now.

@@ -7,12 +7,14 @@ from collections.abc import Iterable
 from probes import architectures as arch
 from probes.gguf_reader import Header, TensorInfo
 
-_MAX_LAYERS = 512
-"""LLAMA_MAX_LAYERS of llama.cpp; a header that claims more is not to be believed."""
+MAX_LAYERS = 512
+"""LLAMAMAX_LAYERS of llama.cpp; a header that claims more is not to be believed."""
 
 
-def kv_elements_per_token(header: Header, architecture: str, tensors: Iterable[TensorInfo]) -> int | None:
-    """Return the elements of K and V that one token adds, summed over the layers with a cache.
+def kv_elements_by_layer(
+    header: Header, architecture: str, tensors: Iterable[TensorInfo]
+) -> tuple[int, ...] | None:
+    """Return the elements of K and V that one token adds, for each layer (0: it has no cache).
 
     A layer adds `n_head_kv * (key_length + value_length)`; with latent attention (MLA) only
     `n_head_kv * key_length`, since V is a part of K there; a recurrent layer adds nothing. Source:
@@ -21,19 +23,22 @@ def kv_elements_per_token(header: Header, architecture: str, tensors: Iterable[T
     enough, or the architecture keeps something else than K and V.
     """
     if architecture in arch.RECURRENT:
-        return 0
+        return ()
     n_layers = header.integer(f"{architecture}.block_count")
-    if n_layers is None or n_layers > _MAX_LAYERS or architecture in arch.UNUSUAL_CACHES:
+    if n_layers is None or n_layers > MAX_LAYERS or architecture in arch.UNUSUAL_CACHES:
         return None
     heads = _kv_heads(header, architecture, n_layers)
     sizes = _head_sizes(header, architecture, n_layers)
     if heads is None or sizes is None:
         return None
-    cached = _cached_layers(header, architecture, n_layers, tensors)
-    pairs = [(heads[layer], sizes[layer]) for layer in cached if heads[layer]]
-    if any(size is None for _, size in pairs):
-        return None
-    return sum(n_heads * size for n_heads, size in pairs if size is not None)
+    cached = set(_cached_layers(header, architecture, n_layers, tensors))
+    elements = []
+    for layer in range(n_layers):
+        size = sizes[layer] if layer in cached and heads[layer] else 0
+        if size is None:
+            return None
+        elements.append(heads[layer] * size)
+    return tuple(elements)
 
 
 def _kv_heads(header: Header, architecture: str, n_layers: int) -> tuple[int, ...] | None:

@@ -16,12 +16,13 @@ from llama_cpp import llama_cpp as lib
 
 from probes.engine import EngineError, OpenTimes
 from probes.engine_log import parse_log
+from probes.engine_placement import Placing
 from probes.ggml_devices import engine_commit, list_devices
 from probes.records import DeviceFacts, EngineFacts, Resolved, Settings
 
 _FLASH = {"auto": -1, "off": 0, "on": 1}
 _LOAD_MODES = {"auto": -1, "none": 0, "mmap": 1, "mlock": 2, "mmap+mlock": 3, "dio": 4}
-_ALL_LAYERS = -1
+_SPLIT_MODES = {"none": 0, "layer": 1, "row": 2, "tensor": 3}
 _WARN, _ERROR, _CONTINUE = 3, 4, 5
 _LAST_ERRORS = 3
 _CONTROL_ATTRIBUTES = 1 << 0 | 1 << 1 | 1 << 3
@@ -97,6 +98,13 @@ class LlamaEngine:
             supports_rpc=bool(lib.llama_supports_rpc()),
         )
 
+    def connect(self, servers: Sequence[str]) -> None:
+        """See Engine."""
+        if servers:
+            from probes.remote_devices import add_servers
+
+            add_servers(servers)
+
     def open_model(self, path: str, settings: Settings, progress: Callable[[float], None]) -> OpenTimes:
         """See Engine. The first progress call marks the end of the open stage."""
         from time import perf_counter_ns
@@ -109,11 +117,7 @@ class LlamaEngine:
             progress(share)
             return True
 
-        params = lib.llama_model_default_params()
-        if settings.n_gpu_layers is not None:
-            params.n_gpu_layers = settings.n_gpu_layers
-        params.load_mode = _LOAD_MODES[settings.load_mode]
-        params.use_extra_bufts = settings.repack
+        params = self._model_params(settings)
         callback = lib.llama_progress_callback(on_progress)
         params.progress_callback = callback
         self._log.lines.clear()
@@ -128,6 +132,22 @@ class LlamaEngine:
         self._settings = settings
         boundary_ns = first_progress_ns or ended_ns
         return OpenTimes(open_ns=boundary_ns - started_ns, tensors_ns=ended_ns - boundary_ns)
+
+    def _model_params(self, settings: Settings) -> Any:
+        """The engine's parameters for these settings. What they point to is kept as long as the engine."""
+        params = lib.llama_model_default_params()
+        if settings.n_gpu_layers is not None:
+            params.n_gpu_layers = settings.n_gpu_layers
+        params.load_mode = _LOAD_MODES[settings.load_mode]
+        params.use_extra_bufts = settings.repack
+        params.split_mode = _SPLIT_MODES[settings.split_mode]
+        params.main_gpu = settings.main_gpu
+        placing = Placing(settings, lib.llama_max_devices())
+        params.devices = placing.devices
+        params.tensor_buft_overrides = placing.overrides
+        params.tensor_split = placing.split
+        self._keep.append(placing)
+        return params
 
     def open_vocabulary(self, path: str) -> None:
         """See Engine."""
@@ -168,6 +188,8 @@ class LlamaEngine:
         params.type_k = CACHE_TYPES[settings.type_k]
         params.type_v = CACHE_TYPES[settings.type_v]
         params.swa_full = settings.swa_full
+        params.offload_kqv = settings.kv_offload
+        params.op_offload = settings.op_offload
         self._context = lib.llama_init_from_model(self._model, params)
         if not self._context:
             raise EngineError(f"the engine can not make a context: {self._last_words()}", reason="context")

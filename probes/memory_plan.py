@@ -10,7 +10,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 
-from probes.errors import UnmeasurableError, UsageError
+from probes.errors import UnmeasurableError
+from probes.placement_plan import Share, bytes_per_element, offload_devices, place
 from probes.records import DeviceFacts, MachineFacts, ModelFacts, Settings
 
 _CONTEXT_STEP = 256
@@ -18,18 +19,14 @@ _CONTEXT_STEP = 256
 _F32_BYTES = 4
 _F16_BYTES = 2
 
-_CACHE_TYPES = {
-    "f32": (1, 4),
-    "f16": (1, 2),
-    "bf16": (1, 2),
-    "q8_0": (32, 34),
-    "q5_1": (32, 24),
-    "q5_0": (32, 22),
-    "q4_1": (32, 20),
-    "q4_0": (32, 18),
-    "iq4_nl": (32, 18),
-}
-"""Elements and bytes of a block, by ggml type name (the block structs in ggml-common.h)."""
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceNeed:
+    """What a load would need on one device, and what is free there; None: the device does not tell."""
+
+    device: str
+    need_bytes: int
+    free_bytes: int | None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,28 +41,22 @@ class MemoryPlan:
     """Intermediate results and logits."""
     host_need_bytes: int
     host_available_bytes: int | None
-    device_need_bytes: int
-    device_free_bytes: int | None
-    """All GPUs together; None without one or when one does not tell."""
+    devices: tuple[DeviceNeed, ...]
+    """GPUs, remote ones too, that layers may go to; empty without one."""
     max_n_ctx: int | None
     """Largest context in tokens that fits, up to the training context or what was asked; 0: none does."""
+    gpu_layers: int | None
+    """Layers on devices, the output layer counting as one; as asked, for `auto` as many as fit. None: not
+    known."""
 
     @property
     def fits(self) -> bool | None:
         """False: it can not work, or only by paging at each token. None: not known."""
-        checks = (
-            _is_enough(self.host_need_bytes, self.host_available_bytes),
-            _is_enough(self.device_need_bytes, self.device_free_bytes),
-        )
+        checks = [_is_enough(self.host_need_bytes, self.host_available_bytes)]
+        checks += [_is_enough(device.need_bytes, device.free_bytes) for device in self.devices]
         if False in checks:
             return False
         return None if None in checks else True
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class _Room:
-    host: int | None
-    device: int | None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +64,8 @@ class _Need:
     kv: int | None
     compute: int
     host: int
-    device: int
+    devices: tuple[int, ...]
+    layers: int | None
 
 
 def plan_memory(
@@ -81,44 +73,55 @@ def plan_memory(
 ) -> MemoryPlan:
     """Add up what one load group needs and find the largest context that fits.
 
-    `devices` are those the engine reports; only GPUs with memory of their own count. Weights mapped from
-    the file (`mmap`) count in full: every token reads them, so those that do not fit are fetched from
-    disk again each time. Raises UsageError for a cache type that is not known.
+    `devices` are those the engine reports. Weights mapped from the file (`mmap`) count in full: every token
+    reads them, so those that do not fit are fetched from disk again each time. Raises UsageError for a
+    cache type that is not known.
     """
-    room = _Room(host=machine.memory_available_bytes, device=_device_free(devices))
-    has_device = any(device.kind == "gpu" for device in devices)
+    used = _with_own_memory(devices, settings)
     n_ctx = _padded(settings.n_ctx or model.n_ctx_train or _CONTEXT_STEP)
-    need = _need(model, settings, n_ctx, room, has_device)
+    need = _need(model, settings, n_ctx, used)
     plan = MemoryPlan(
         n_ctx=n_ctx,
         weights_bytes=model.model_bytes,
         kv_bytes=need.kv,
         compute_bytes=need.compute,
         host_need_bytes=need.host,
-        host_available_bytes=room.host,
-        device_need_bytes=need.device,
-        device_free_bytes=room.device,
+        host_available_bytes=machine.memory_available_bytes,
+        devices=_device_needs(used, need),
         max_n_ctx=None,
+        gpu_layers=need.layers,
     )
     if need.kv is None or plan.fits is None:
         return plan
 
     def fits(candidate: int) -> bool:
-        trial = _need(model, settings, candidate, room, has_device)
-        sized = dataclasses.replace(plan, host_need_bytes=trial.host, device_need_bytes=trial.device)
+        trial = _need(model, settings, candidate, used)
+        sized = dataclasses.replace(plan, host_need_bytes=trial.host, devices=_device_needs(used, trial))
         return sized.fits is not False
 
     return dataclasses.replace(plan, max_n_ctx=_largest(max(n_ctx, _padded(model.n_ctx_train or 0)), fits))
 
 
-def require_fits(plan: MemoryPlan, force: bool = False) -> None:
-    """Refuse a load that can not fit, with the numbers and the way out; `force` lets it try.
+def layers_that_fit(model: ModelFacts, settings: Settings, devices: Sequence[DeviceFacts]) -> int | None:
+    """The most layers, the output layer counting as one, that the devices have room for beside cache and
+    compute buffers: what `--gpu-layers auto` means. None where devices or header do not tell enough."""
+    used = _with_own_memory(devices, settings)
+    if not used or not model.layer_bytes or any(device.memory_free_bytes is None for device in used):
+        return None
+    n_ctx = _padded(settings.n_ctx or model.n_ctx_train or _CONTEXT_STEP)
+    return _most_layers(model, settings, n_ctx, used)
 
-    Raises UnmeasurableError with reason `memory`.
-    """
-    if force or plan.fits is not False:
-        return
-    raise UnmeasurableError(f"{_shortage(plan)}. {_way_out(plan)}", reason="memory")
+
+def refusal(plan: MemoryPlan) -> str | None:
+    """Why a load can not work, with the numbers and the way out; None where it may."""
+    return f"{_shortage(plan)}. {_way_out(plan)}" if plan.fits is False else None
+
+
+def require_fits(plan: MemoryPlan, force: bool = False) -> None:
+    """Refuse a load that can not fit; `force` lets it try. Raises UnmeasurableError with reason `memory`."""
+    problem = refusal(plan)
+    if problem and not force:
+        raise UnmeasurableError(problem, reason="memory")
 
 
 def kv_bytes_per_token(model: ModelFacts, type_k: str, type_v: str) -> float | None:
@@ -126,7 +129,7 @@ def kv_bytes_per_token(model: ModelFacts, type_k: str, type_v: str) -> float | N
 
     K and V are taken to have the same number of elements each, as they have in nearly all models.
     """
-    per_element = (_bytes_per_element(type_k) + _bytes_per_element(type_v)) / 2
+    per_element = (bytes_per_element(type_k) + bytes_per_element(type_v)) / 2
     return None if model.kv_elements_per_token is None else model.kv_elements_per_token * per_element
 
 
@@ -152,23 +155,85 @@ def compute_bytes(model: ModelFacts, settings: Settings, n_ctx: int) -> int:
     return max(output, attention) + n_vocab * _F32_BYTES
 
 
-def _need(model: ModelFacts, settings: Settings, n_ctx: int, room: _Room, has_device: bool) -> _Need:
-    """Needs of host and device at one context size."""
+def _with_own_memory(devices: Sequence[DeviceFacts], settings: Settings) -> tuple[DeviceFacts, ...]:
+    """Integrated graphics take what they hold from the host."""
+    return tuple(device for device in offload_devices(devices, settings.devices) if device.kind != "igpu")
+
+
+def _need(model: ModelFacts, settings: Settings, n_ctx: int, used: Sequence[DeviceFacts]) -> _Need:
+    """Needs of host and devices at one context size."""
     kv, compute = _kv_bytes(model, settings, n_ctx), compute_bytes(model, settings, n_ctx)
-    spread = model.model_bytes + (kv or 0)
-    share = _device_share(model, settings, has_device)
-    if share is None:
-        # The engine's own choice: as much as there is room for on the device, the rest on the host.
-        on_device = spread if room.device is None else min(spread, max(0, room.device - compute))
-    else:
-        on_device = int(spread * share)
-    on_host = spread - on_device
+    layers = settings.n_gpu_layers
+    if layers is None and used:
+        layers = _most_layers(model, settings, n_ctx, used)
+    shares = _shares(model, settings, n_ctx, used, layers) if used else None
+    if shares is None:
+        return _need_by_sums(model, used, kv, compute, layers)
     return _Need(
         kv=kv,
         compute=compute,
-        host=on_host + (compute if on_host else 0),
-        device=on_device + (compute if on_device else 0),
+        host=_with_compute(shares[0].weights_bytes + shares[0].kv_bytes, compute),
+        devices=tuple(_with_compute(share.weights_bytes + share.kv_bytes, compute) for share in shares[1:]),
+        layers=sum(share.layers for share in shares[1:]),
     )
+
+
+def _need_by_sums(
+    model: ModelFacts, used: Sequence[DeviceFacts], kv: int | None, compute: int, layers: int | None
+) -> _Need:
+    """Where the header does not tell each layer's size: by number of layers, and devices by free memory."""
+    spread = model.model_bytes + (kv or 0)
+    share = 0.0
+    if used and layers is not None and layers:
+        total = (model.n_layers or 0) + 1
+        share = 1.0 if layers < 0 else min(layers, total) / total
+    free = [device.memory_free_bytes or 1 for device in used]
+    if used and layers is None:
+        share = min(1.0, max(0, sum(free) - compute * len(used)) / max(spread, 1))
+    on_device = int(spread * share)
+    return _Need(
+        kv=kv,
+        compute=compute,
+        host=_with_compute(spread - on_device, compute),
+        devices=tuple(_with_compute(on_device * size // sum(free), compute) for size in free),
+        layers=None,
+    )
+
+
+def _shares(
+    model: ModelFacts, settings: Settings, n_ctx: int, used: Sequence[DeviceFacts], layers: int | None
+) -> tuple[Share, ...] | None:
+    if layers is None:
+        return None
+    return place(model, settings, used, cells=_cache_cells(model, settings, n_ctx), layers=layers)
+
+
+def _most_layers(
+    model: ModelFacts, settings: Settings, n_ctx: int, used: Sequence[DeviceFacts]
+) -> int | None:
+    compute = compute_bytes(model, settings, n_ctx)
+    for layers in range(len(model.layer_bytes) + 1, 0, -1):
+        shares = _shares(model, settings, n_ctx, used, layers)
+        if shares is None:
+            return None
+        needs = [_with_compute(share.weights_bytes + share.kv_bytes, compute) for share in shares[1:]]
+        if all(
+            _is_enough(need, device.memory_free_bytes) is not False
+            for need, device in zip(needs, used, strict=True)
+        ):
+            return layers
+    return 0 if model.layer_bytes else None
+
+
+def _device_needs(used: Sequence[DeviceFacts], need: _Need) -> tuple[DeviceNeed, ...]:
+    return tuple(
+        DeviceNeed(device=device.name, need_bytes=size, free_bytes=device.memory_free_bytes)
+        for device, size in zip(used, need.devices, strict=True)
+    )
+
+
+def _with_compute(content: int, compute: int) -> int:
+    return content + compute if content else 0
 
 
 def _kv_bytes(model: ModelFacts, settings: Settings, n_ctx: int) -> int | None:
@@ -176,39 +241,13 @@ def _kv_bytes(model: ModelFacts, settings: Settings, n_ctx: int) -> int | None:
     whole context, so the least possible is taken: all of them the window and one micro-batch.
     """
     per_token = kv_bytes_per_token(model, settings.type_k, settings.type_v)
-    if per_token is None:
-        return None
-    cells = n_ctx
+    return None if per_token is None else int(_cache_cells(model, settings, n_ctx) * per_token)
+
+
+def _cache_cells(model: ModelFacts, settings: Settings, n_ctx: int) -> int:
     if model.sliding_window_tokens is not None and not settings.swa_full:
-        cells = min(n_ctx, _padded(model.sliding_window_tokens + settings.n_ubatch))
-    return int(cells * per_token)
-
-
-def _device_share(model: ModelFacts, settings: Settings, has_device: bool) -> float | None:
-    """Share of weights and cache that was asked onto devices; None: the engine chooses."""
-    if not has_device:
-        return 0.0
-    if settings.n_gpu_layers is None or (model.n_layers is None and settings.n_gpu_layers > 0):
-        return None
-    if settings.n_gpu_layers < 0:
-        return 1.0
-    layers = (model.n_layers or 0) + 1
-    return min(settings.n_gpu_layers, layers) / layers
-
-
-def _device_free(devices: Sequence[DeviceFacts]) -> int | None:
-    free = [device.memory_free_bytes for device in devices if device.kind == "gpu"]
-    known = [size for size in free if size is not None]
-    return sum(known) if free and len(known) == len(free) else None
-
-
-def _bytes_per_element(name: str) -> float:
-    if name.lower() not in _CACHE_TYPES:
-        raise UsageError(
-            f"unknown cache type {name[:40]!r}: use one of {', '.join(_CACHE_TYPES)}", reason="cache-type"
-        )
-    elements, size = _CACHE_TYPES[name.lower()]
-    return size / elements
+        return min(n_ctx, _padded(model.sliding_window_tokens + settings.n_ubatch))
+    return n_ctx
 
 
 def _padded(n_ctx: int) -> int:
@@ -238,7 +277,8 @@ def _shortage(plan: MemoryPlan) -> str:
     if _is_enough(plan.host_need_bytes, plan.host_available_bytes) is False:
         where, need, available = "memory", plan.host_need_bytes, plan.host_available_bytes
     else:
-        where, need, available = "GPU memory", plan.device_need_bytes, plan.device_free_bytes
+        short = next(d for d in plan.devices if _is_enough(d.need_bytes, d.free_bytes) is False)
+        where, need, available = f"memory on {short.device}", short.need_bytes, short.free_bytes
     return f"the load needs {_size(need)} of {where} and {_size(available or 0)} is free ({parts} in all)"
 
 

@@ -18,6 +18,8 @@ from probes.records import (
     DeviceCeiling,
     DeviceMemory,
     EngineFacts,
+    LinkFacts,
+    ModelFacts,
     PassSample,
     RequestSample,
     Resolved,
@@ -37,6 +39,9 @@ MAX_LINE_BYTES = 64 * 1024 * 1024
 class AskFacts:
     """Report the engine as installed."""
 
+    servers: tuple[str, ...] = ()
+    """`host:port` of machines whose devices are to be listed too."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Prepare:
@@ -55,7 +60,7 @@ class Prepare:
 class Load:
     """Load a model to a usable context and lay tokens ready."""
 
-    path: str
+    model: ModelFacts
     settings: Settings
     tokens: Literal["text", "random"]
     seed: int
@@ -102,6 +107,29 @@ class MeasureCeilings:
     """Buffer types in which the measured run had its weights."""
     memory_bytes: int | None
     """Memory that may be used."""
+    servers: tuple[str, ...] = ()
+    """`host:port` of machines whose devices are measured too."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class MeasureLink:
+    """Find out how fast the way to an RPC server is; no model is loaded."""
+
+    server: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Quantize:
+    """Make a file of another type from a model; see `probes.quantizing`."""
+
+    source: str
+    target: str
+    file_type: int
+    threads: int
+    requantize: bool
+    """Take a source that is quantized already."""
+    trial: bool
+    """Only find out what would come of it."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,6 +225,30 @@ class CeilingsMeasured:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class LinkMeasured:
+    """Answer to MeasureLink."""
+
+    link: LinkFacts
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class QuantizeProgress:
+    """Share of the tensors done, 0 to 1."""
+
+    share: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Quantized:
+    """Answer to Quantize."""
+
+    tensor_bytes: int | None
+    """None when the engine did not say."""
+    needs_importance_matrix: bool
+    """Of a trial: making the file would fail."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Failed:
     """The command failed in a way that the worker survived."""
 
@@ -204,7 +256,7 @@ class Failed:
     message: str
 
 
-Command = AskFacts | Prepare | Load | RunPass | RunBeside | MeasureCeilings | Quit
+Command = AskFacts | Prepare | Load | RunPass | RunBeside | MeasureCeilings | MeasureLink | Quantize | Quit
 Event = (
     Facts
     | Prepared
@@ -215,10 +267,23 @@ Event = (
     | PassDone
     | BesideDone
     | CeilingsMeasured
+    | LinkMeasured
+    | QuantizeProgress
+    | Quantized
     | Failed
 )
 
-COMMANDS: tuple[type[Any], ...] = (AskFacts, Prepare, Load, RunPass, RunBeside, MeasureCeilings, Quit)
+COMMANDS: tuple[type[Any], ...] = (
+    AskFacts,
+    Prepare,
+    Load,
+    RunPass,
+    RunBeside,
+    MeasureCeilings,
+    MeasureLink,
+    Quantize,
+    Quit,
+)
 EVENTS: tuple[type[Any], ...] = (
     Facts,
     Prepared,
@@ -229,6 +294,9 @@ EVENTS: tuple[type[Any], ...] = (
     PassDone,
     BesideDone,
     CeilingsMeasured,
+    LinkMeasured,
+    QuantizeProgress,
+    Quantized,
     Failed,
 )
 

@@ -7,13 +7,17 @@ which settings nobody chose.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Sequence
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from probes.errors import UsageError
+from probes.layer_steps import GpuLayers, LayerSteps, resolve_steps
 from probes.records import ModelFacts, Options, Settings, Workload
 
 MAX_LENGTHS = 256
+MAX_GROUPS = 256
+MAX_THREADS = 512
 MAX_TOKENS = 16 * 1024 * 1024
 """Longer than any context that a model offers: a larger number is a slip of the finger."""
 _WALK_STEPS = 16
@@ -30,22 +34,32 @@ T = TypeVar("T")
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What the user gave; None where nothing was given."""
+    """What the user gave; None where nothing was given. Engine settings are axes: each value is measured with
+    each value of the others."""
 
     prompt_tokens: tuple[int, ...] | None = None
     output_tokens: int | None = None
-    threads: int | None = None
-    threads_batch: int | None = None
-    n_batch: int | None = None
-    n_ubatch: int | None = None
     n_ctx: int | None = None
-    flash_attn: Literal["on", "off", "auto"] | None = None
-    type_k: str | None = None
-    type_v: str | None = None
-    n_gpu_layers: int | Literal["auto"] | None = None
-    """-1: all."""
-    load_mode: Literal["auto", "none", "mmap", "mlock", "mmap+mlock", "dio"] | None = None
-    repack: bool | None = None
+    rpc_servers: tuple[str, ...] | None = None
+    threads: tuple[int, ...] | None = None
+    threads_batch: tuple[int, ...] | None = None
+    """None: as `threads`."""
+    n_batch: tuple[int, ...] | None = None
+    n_ubatch: tuple[int, ...] | None = None
+    flash_attn: tuple[Literal["on", "off", "auto"], ...] | None = None
+    type_k: tuple[str, ...] | None = None
+    type_v: tuple[str, ...] | None = None
+    load_mode: tuple[Literal["auto", "none", "mmap", "mlock", "mmap+mlock", "dio"], ...] | None = None
+    repack: tuple[bool, ...] | None = None
+    kv_offload: tuple[bool, ...] | None = None
+    op_offload: tuple[bool, ...] | None = None
+    n_cpu_moe: tuple[int, ...] | None = None
+    override_tensor: tuple[tuple[str, ...], ...] | None = None
+    split_mode: tuple[Literal["none", "layer", "row", "tensor"], ...] | None = None
+    tensor_split: tuple[tuple[float, ...], ...] | None = None
+    devices: tuple[tuple[str, ...], ...] | None = None
+    main_gpu: tuple[int, ...] | None = None
+    n_gpu_layers: tuple[GpuLayers, ...] | None = None
     repetitions: int | None = None
     precision: float | None = None
     budget_ns: int | None = None
@@ -65,6 +79,8 @@ class PlannedGroup:
     """The request to run as a whole; None: one at a measured length."""
     prompt: str | None = None
     """The user's own prompt, as the model gets it."""
+    refusal: str | None = None
+    """Why it is not even tried: it can not fit into memory."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,17 +92,48 @@ class Plan:
     warnings: tuple[str, ...]
 
 
+_AXES = {
+    "devices": "--device",
+    "split_mode": "--split-mode",
+    "main_gpu": "--main-gpu",
+    "tensor_split": "--tensor-split",
+    "override_tensor": "--override-tensor",
+    "n_cpu_moe": "--n-cpu-moe",
+    "kv_offload": "--kv-offload",
+    "op_offload": "--op-offload",
+    "load_mode": "--load-mode",
+    "repack": "--repack",
+    "type_k": "--type-k",
+    "type_v": "--type-v",
+    "flash_attn": "--flash-attn",
+    "n_batch": "--batch",
+    "n_ubatch": "--ubatch",
+    "threads": "--threads",
+    "threads_batch": "--threads-batch",
+    "n_gpu_layers": "--gpu-layers",
+}
+"""Settings that are axes, with their options; the last one varies fastest."""
+
 _DEFAULTS = Asked(
     prompt_tokens=(0, 128, 512, 2048),
     output_tokens=32,
-    n_batch=2048,
-    n_ubatch=512,
-    flash_attn="auto",
-    type_k="f16",
-    type_v="f16",
-    n_gpu_layers="auto",
-    load_mode="auto",
-    repack=True,
+    rpc_servers=(),
+    n_batch=(2048,),
+    n_ubatch=(512,),
+    flash_attn=("auto",),
+    type_k=("f16",),
+    type_v=("f16",),
+    load_mode=("auto",),
+    repack=(True,),
+    kv_offload=(True,),
+    op_offload=(True,),
+    n_cpu_moe=(0,),
+    override_tensor=((),),
+    split_mode=("layer",),
+    tensor_split=((),),
+    devices=((),),
+    main_gpu=(0,),
+    n_gpu_layers=(None,),
     precision=0.03,
     budget_ns=120 * 10**9,
     tokens="text",
@@ -113,7 +160,16 @@ def build_plan(models: Sequence[ModelFacts], asked: Asked, default_threads: int)
     output_tokens = _checked("--output-tokens", full.output_tokens, 1, MAX_TOKENS)
     _check_together(full)
     n_ctx = _context(full.n_ctx, max(lengths) + output_tokens)
-    settings = _settings(full, n_ctx)
+    groups = tuple(
+        PlannedGroup(model=model, settings=settings)
+        for model in models
+        for settings in _combinations(full, n_ctx, model)
+    )
+    if len(groups) > MAX_GROUPS:
+        raise UsageError(
+            f"{len(groups)} combinations of models and settings are too many: {MAX_GROUPS} at the most",
+            reason="axes",
+        )
     options = Options(
         prompt_tokens=lengths,
         output_tokens=output_tokens,
@@ -126,7 +182,7 @@ def build_plan(models: Sequence[ModelFacts], asked: Asked, default_threads: int)
         defaulted=defaulted,
     )
     return Plan(
-        groups=tuple(PlannedGroup(model=model, settings=settings) for model in models),
+        groups=groups,
         options=options,
         warnings=tuple(_warnings(models, max(lengths) + output_tokens)),
     )
@@ -139,6 +195,7 @@ def build_workload_plan(
 
     Raises UsageError naming the option to change.
     """
+    _require_single(asked)
     end = workload.prompt_tokens + workload.output_tokens
     walk = dataclasses.replace(
         asked,
@@ -173,16 +230,16 @@ def workload_lengths(workload: Workload) -> tuple[int, ...]:
 
 def _fill(asked: Asked, default_threads: int) -> tuple[Asked, tuple[str, ...]]:
     defaults = _DEFAULTS_LIKE[asked.like] if asked.like else _DEFAULTS
-    threads = asked.threads if asked.threads is not None else default_threads
-    defaults = dataclasses.replace(defaults, threads=threads, threads_batch=threads)
+    threads = asked.threads if asked.threads is not None else (default_threads,)
+    defaults = dataclasses.replace(defaults, threads=threads)
     missing = [
         field.name
         for field in dataclasses.fields(Asked)
         if getattr(asked, field.name) is None and getattr(defaults, field.name) is not None
     ]
     full = dataclasses.replace(asked, **{name: getattr(defaults, name) for name in missing})
-    context = ["n_ctx"] if asked.n_ctx is None else []
-    return full, tuple(missing + context)
+    implied = [name for name in ("n_ctx", "threads_batch") if getattr(asked, name) is None]
+    return full, tuple(missing + implied)
 
 
 def _checked_lengths(full: Asked) -> tuple[int, ...]:
@@ -206,18 +263,38 @@ def _checked(option: str, value: int | None, low: int, high: int) -> int:
 
 
 def _check_together(full: Asked) -> None:
-    for option, value in (("--threads", full.threads), ("--threads-batch", full.threads_batch)):
-        _checked(option, value, 1, 512)
-    _checked("--batch", full.n_batch, 1, MAX_TOKENS)
-    _checked("--ubatch", full.n_ubatch, 1, MAX_TOKENS)
+    for name, low, high in (
+        ("threads", 1, MAX_THREADS),
+        ("threads_batch", 1, MAX_THREADS),
+        ("n_batch", 1, MAX_TOKENS),
+        ("n_ubatch", 1, MAX_TOKENS),
+        ("main_gpu", 0, 255),
+        ("n_cpu_moe", 0, 99_999),
+    ):
+        for value in getattr(full, name) or ():
+            _checked(_AXES[name], value, low, high)
     _checked("--seed", full.seed, 0, 2**32 - 1)
     if full.repetitions is not None:
         _checked("--repetitions", full.repetitions, 1, 1000)
-    if full.type_v not in ("f16", "f32", "bf16") and full.flash_attn == "off":
+    quantized = [kind for kind in full.type_v or () if kind not in ("f16", "f32", "bf16")]
+    if quantized and "off" in (full.flash_attn or ()):
         raise UsageError(
-            f"--type-v {full.type_v} needs flash attention: leave --flash-attn at auto or on, or use f16",
+            f"--type-v {quantized[0]} needs flash attention: leave --flash-attn at auto or on, or use f16",
             reason="type-v",
         )
+
+
+def _require_single(asked: Asked) -> None:
+    """A diagnosis is about one setting: the first axis with several values is named."""
+    for name, option in _AXES.items():
+        values = getattr(asked, name)
+        if values is None:
+            continue
+        if len(values) > 1 or isinstance(values[0], LayerSteps):
+            raise UsageError(
+                f"{option}: a diagnosis is about one setting; `llmphase profile` compares several",
+                reason="axes",
+            )
 
 
 def _context(asked: int | None, needed: int) -> int:
@@ -232,22 +309,16 @@ def _context(asked: int | None, needed: int) -> int:
     return _checked("--ctx", asked, 1, 2 * MAX_TOKENS)
 
 
-def _settings(full: Asked, n_ctx: int) -> Settings:
-    layers = full.n_gpu_layers
-    return Settings(
-        n_gpu_layers=layers if isinstance(layers, int) else None,
-        n_ctx=n_ctx,
-        n_batch=_given(full.n_batch),
-        n_ubatch=_given(full.n_ubatch),
-        threads=_given(full.threads),
-        threads_batch=_given(full.threads_batch),
-        flash_attn=_given(full.flash_attn),
-        type_k=_given(full.type_k),
-        type_v=_given(full.type_v),
-        load_mode=_given(full.load_mode),
-        swa_full=False,
-        repack=_given(full.repack),
-    )
+def _combinations(full: Asked, n_ctx: int, model: ModelFacts) -> list[Settings]:
+    """Every combination of the axes, none twice."""
+    axes: dict[str, tuple[Any, ...]] = {name: _given(getattr(full, name) or (None,)) for name in _AXES}
+    axes["n_gpu_layers"] = resolve_steps(_given(full.n_gpu_layers), model.n_layers)
+    found = []
+    for values in itertools.product(*(dict.fromkeys(axis) for axis in axes.values())):
+        chosen = dict(zip(axes, values, strict=True))
+        chosen["threads_batch"] = chosen["threads_batch"] or chosen["threads"]
+        found.append(Settings(n_ctx=n_ctx, swa_full=False, rpc_servers=_given(full.rpc_servers), **chosen))
+    return found
 
 
 def _warnings(models: Sequence[ModelFacts], needed: int) -> list[str]:

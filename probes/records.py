@@ -25,6 +25,17 @@ AttentionKind = Literal["full", "sliding-window", "recurrent", "hybrid"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """The file that a variant was made from."""
+
+    path: str
+    quantization: str
+    """Its label."""
+    is_quantized: bool
+    """It holds quantized weights itself: speed is that of the variant's type, quality is not."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ModelFacts:
     """What the header of a model file says."""
 
@@ -66,6 +77,18 @@ class ModelFacts:
     has_chat_template: bool
     modified_at: float
     """Modification time of the first part, seconds since the epoch."""
+    n_heads: int | None = None
+    """Query heads of the first layer."""
+    layer_bytes: tuple[int, ...] = ()
+    """Tensor bytes of each repeating layer; empty: not known."""
+    layer_expert_bytes: tuple[int, ...] = ()
+    """Of these, the bytes of experts."""
+    layer_kv_elements: tuple[int, ...] = ()
+    """Elements of K and V that one token adds, by layer; empty: not known or none."""
+    output_bytes: int = 0
+    """What the output layer takes to a device: its matrix and norm; a tied embedding is copied there."""
+    made_from: Origin | None = None
+    """Of a variant that was made for comparison; None: the file is the user's own."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +101,8 @@ class DeviceFacts:
     kind: Literal["cpu", "gpu", "igpu", "accel", "meta", "unknown"]
     memory_total_bytes: int | None
     memory_free_bytes: int | None
+    pci_id: str | None = None
+    """Where it sits on the PCI bus, `0000:01:00.0`; None where the engine does not tell."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +120,56 @@ class EngineFacts:
     supports_mmap: bool
     supports_mlock: bool
     supports_rpc: bool
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class GpuFacts:
+    """One GPU of this machine, as its driver tells. None: this GPU or driver does not."""
+
+    index: int
+    """Its number on this machine: NVIDIA's first, then AMD's."""
+    name: str
+    """Untrusted text."""
+    driver: str | None
+    """For example `NVIDIA 570.86.15`."""
+    pci_id: str | None
+    """`0000:01:00.0`, lower case."""
+    memory_total_bytes: int | None
+    link_generation: int | None
+    """PCI Express generation in use now: an idle GPU lowers it."""
+    link_generation_max: int | None
+    """The most that GPU and slot can do together."""
+    link_width: int | None
+    """Lanes in use."""
+    link_width_max: int | None
+    power_limit_w: float | None
+    temperature_limit_c: float | None
+    """From here on the driver lowers the clock."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class GpuState:
+    """One GPU at one moment, as its driver tells. None: this GPU or driver does not."""
+
+    index: int
+    """As in `GpuFacts`."""
+    utilization: float | None
+    """Share of the driver's last sampling period in which kernels ran, 0 to 1."""
+    clock_hz: float | None
+    """Of the multiprocessors."""
+    clock_max_hz: float | None
+    throttle_reasons: tuple[str, ...] | None
+    """Why the clock is held down now: `power-cap`, `thermal`, `hardware`, ...; being idle is none."""
+    memory_used_bytes: int | None
+    memory_total_bytes: int | None
+    shared_memory_bytes: int | None
+    """System memory that the GPU uses as its own (spill, GTT)."""
+    power_w: float | None
+    temperature_c: float | None
+    foreign_processes: int | None
+    """Other processes that compute on it."""
+    memory_utilization: float | None = None
+    """Share of the same period in which its memory was read or written."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,9 +191,13 @@ class MachineFacts:
     """The cgroup's limit, where one is set."""
     swap_used_bytes: int | None
     gpu_names: tuple[str, ...]
-    """GPUs that the driver reports (NVML), usable by this engine build or not."""
+    """GPUs that drivers report, usable by this engine build or not."""
     unknown: dict[str, str]
     """Field name -> why it is not known."""
+    gpus: tuple[GpuFacts, ...] = ()
+    """The same GPUs with all that their drivers tell."""
+    gpu_states: tuple[GpuState, ...] = ()
+    """What they did before measuring."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,6 +219,24 @@ class Settings:
     """Full-size cache for sliding-window layers."""
     repack: bool = True
     """Let the engine lay weights out anew for this CPU's instructions (llama.cpp: `--repack`)."""
+    kv_offload: bool = True
+    """Keep the KV cache beside the layers on their device; False: in host memory."""
+    op_offload: bool = True
+    """Copy host weights to a device for large batches and multiply there."""
+    n_cpu_moe: int = 0
+    """Layers, from the first, whose expert weights stay on the host."""
+    override_tensor: tuple[str, ...] = ()
+    """`PATTERN=BUFFER`: tensors whose name matches the regular expression go to that buffer type."""
+    split_mode: Literal["none", "layer", "row", "tensor"] = "layer"
+    """How several devices share the model."""
+    tensor_split: tuple[float, ...] = ()
+    """Proportions for each device; empty: by free memory."""
+    devices: tuple[str, ...] = ()
+    """Names of the devices to use; empty: all."""
+    main_gpu: int = 0
+    """Index of the device that holds everything with `split_mode` none."""
+    rpc_servers: tuple[str, ...] = ()
+    """`host:port` of machines whose devices are used too."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -310,6 +407,11 @@ class Disturbance:
     """Of the worker."""
     memory_available_bytes: int | None
     cpu_clock_hz: float | None
+    """Of the CPU on which the worker's first thread last ran."""
+    gpus: tuple[GpuState, ...] = ()
+    """Each GPU that a driver reports, at the end of the interval; empty without one."""
+    cpu_clock_max_hz: float | None = None
+    """The highest clock of that CPU."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -411,6 +513,22 @@ class DeviceCeiling:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class LinkFacts:
+    """The way to one RPC server, measured through the engine's own protocol before the first load."""
+
+    server: str
+    """`host:port`, as asked for."""
+    round_trip_s: float | None
+    """Median of many small requests, each answered before the next."""
+    to_bytes_s: float | None
+    """Bytes per second into the server's memory, the round trip taken off."""
+    from_bytes_s: float | None
+    """Bytes per second back."""
+    unknown: dict[str, str]
+    """Field name -> why it is not known; `server` where nothing could be measured."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
     """How the run was to be measured."""
 
@@ -456,3 +574,5 @@ class Run:
     """Empty when they were not measured."""
     neighbours: tuple[Neighbour, ...] = ()
     """Other processes that took CPU while measuring, busiest first."""
+    links: tuple[LinkFacts, ...] = ()
+    """One for each RPC server asked for."""

@@ -12,12 +12,14 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import BinaryIO
 
 from probes.beside import Beside
 from probes.clock import Clock
 from probes.engine import Engine, create_engine
 from probes.errors import LlmphaseError, UnmeasurableError
+from probes.memory_plan import layers_that_fit
 from probes.messages import (
     AskFacts,
     BesideDone,
@@ -27,13 +29,17 @@ from probes.messages import (
     Event,
     Facts,
     Failed,
+    LinkMeasured,
     Load,
     Loaded,
     LoadProgress,
     MeasureCeilings,
+    MeasureLink,
     PassDone,
     Prepare,
     Prepared,
+    Quantize,
+    QuantizeProgress,
     Quit,
     RunBeside,
     RunPass,
@@ -48,6 +54,7 @@ from probes.records import (
     DeviceCeiling,
     DeviceMemory,
     EngineFacts,
+    LinkFacts,
     RequestSample,
     Resolved,
     Settings,
@@ -78,6 +85,7 @@ class Worker:
     def carry_out(self, command: Command) -> None:
         """Carry out one command and emit its events. Raises LlmphaseError."""
         if isinstance(command, AskFacts):
+            self._engine.connect(command.servers)
             self._emit(Facts(engine=self._engine.facts()))
         elif isinstance(command, Prepare):
             self._prepare(command)
@@ -88,7 +96,13 @@ class Worker:
         elif isinstance(command, RunBeside):
             self._beside(command)
         elif isinstance(command, MeasureCeilings):
+            self._engine.connect(command.servers)
             self._emit(CeilingsMeasured(ceilings=_measure_ceilings(command)))
+        elif isinstance(command, MeasureLink):
+            self._engine.connect((command.server,))
+            self._emit(LinkMeasured(link=_measure_link(command.server)))
+        elif isinstance(command, Quantize):
+            self._quantize(command)
         else:
             self._engine.close()
 
@@ -110,11 +124,13 @@ class Worker:
         engine, now_ns = self._engine, self._clock.now_ns
         read_before = process_read_bytes()
         started_ns = now_ns()
-        opened = engine.open_model(command.path, command.settings, self._on_load_progress)
+        engine.connect(command.settings.rpc_servers)
+        settings = self._placed(command)
+        opened = engine.open_model(command.model.path, settings, self._on_load_progress)
         before_context_ns = now_ns()
-        engine.open_context(command.settings)
+        engine.open_context(settings)
         context_ns = now_ns() - before_context_ns
-        self._settings = command.settings
+        self._settings = settings
         self._tokens = self._make_tokens(command)
         engine.set_tokens(self._tokens)
         first_touch_ns = self._timed(0, 1)
@@ -135,6 +151,16 @@ class Worker:
                 engine_warnings=engine.log_warnings(),
                 peak_memory_bytes=_peak_memory_bytes(),
             )
+        )
+
+    def _placed(self, command: Load) -> Settings:
+        """The settings with `auto` turned into as many layers as fit: the engine's own default is all of
+        them, whether they fit or not."""
+        if command.settings.n_gpu_layers is not None:
+            return command.settings
+        devices = self._engine.facts().devices
+        return replace(
+            command.settings, n_gpu_layers=layers_that_fit(command.model, command.settings, devices)
         )
 
     def _make_tokens(self, command: Load) -> list[int]:
@@ -227,6 +253,15 @@ class Worker:
             )
         self._emit(BesideDone(tokenize=tuple(tokenize), sampling=tuple(sampling), requests=tuple(requests)))
 
+    def _quantize(self, command: Quantize) -> None:
+        from probes.quantizing import quantize
+
+        self._emit(quantize(command, self._on_quantize_progress))
+
+    def _on_quantize_progress(self, share: float) -> None:
+        if self._may_show():
+            self._emit(QuantizeProgress(share=share))
+
     def _on_load_progress(self, share: float) -> None:
         if self._may_show():
             self._emit(LoadProgress(share=share))
@@ -263,6 +298,12 @@ def _measure_ceilings(command: MeasureCeilings) -> tuple[DeviceCeiling, ...]:
         weight_buffers=command.weight_buffers,
         memory_bytes=command.memory_bytes,
     )
+
+
+def _measure_link(server: str) -> LinkFacts:
+    from probes.rpc_link import measure_link
+
+    return measure_link(server)
 
 
 def _common_length(tokens: Sequence[int], prefix: Sequence[int]) -> int:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+import dataclasses
+import functools
+import inspect
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
@@ -11,144 +15,237 @@ from profiler_cli import options
 if TYPE_CHECKING:
     from probes.plan import Asked
 
-_ENGINE = "Engine settings"
+_ENGINE, _PLACEMENT = "Engine settings", "Placement on devices"
+_PARAMETER = "engine"
 
 
-def _option(*names: str, panel: str, metavar: str, help: str) -> Any:
+def _option(*names: str, metavar: str, help: str, panel: str = _ENGINE) -> Any:
     return typer.Option(*names, help=help, metavar=metavar, show_default=False, rich_help_panel=panel)
 
 
-def _flag(*names: str, panel: str, help: str) -> Any:
-    return typer.Option(*names, help=help, show_default=False, rich_help_panel=panel)
+def _flag(*names: str, help: str) -> Any:
+    return typer.Option(*names, help=help, show_default=False, rich_help_panel=_ENGINE)
 
 
-Threads = Annotated[
-    int | None,
-    _option("--threads", "-t", panel=_ENGINE, metavar="N", help="Threads for decode. Default: usable cores."),
-]
-ThreadsBatch = Annotated[
-    int | None,
-    _option(
-        "--threads-batch",
-        "-tb",
-        panel=_ENGINE,
-        metavar="N",
-        help="Threads for prefill. Default: as --threads.",
-    ),
-]
-Batch = Annotated[
-    int | None,
-    _option(
-        "--batch", "-b", "--batch-size", panel=_ENGINE, metavar="N", help="Tokens in a batch. Default: 2048."
-    ),
-]
-Ubatch = Annotated[
-    int | None,
-    _option(
-        "--ubatch",
-        "-ub",
-        "--ubatch-size",
-        panel=_ENGINE,
-        metavar="N",
-        help="Tokens in a micro-batch. Default: 512.",
-    ),
-]
-FlashAttn = Annotated[
-    str | None,
-    _option("--flash-attn", "-fa", panel=_ENGINE, metavar="WHEN", help="on, off or auto. Default: auto."),
-]
-TypeK = Annotated[
-    str | None,
-    _option(
-        "--type-k",
-        "-ctk",
-        "--cache-type-k",
-        panel=_ENGINE,
-        metavar="TYPE",
-        help="Type of the K cache. Default: f16.",
-    ),
-]
-TypeV = Annotated[
-    str | None,
-    _option(
-        "--type-v",
-        "-ctv",
-        "--cache-type-v",
-        panel=_ENGINE,
-        metavar="TYPE",
-        help="Type of the V cache. Default: f16.",
-    ),
-]
-GpuLayers = Annotated[
-    str | None,
-    _option(
-        "--gpu-layers",
-        "-ngl",
-        "--n-gpu-layers",
-        panel=_ENGINE,
-        metavar="N",
-        help="Layers on the GPU: a number, all or auto. Default: auto.",
-    ),
-]
-Ctx = Annotated[
-    int | None,
-    _option(
-        "--ctx",
-        "-c",
-        "--ctx-size",
-        panel=_ENGINE,
-        metavar="N",
-        help="Context size. Default: what is needed.",
-    ),
-]
-LoadMode = Annotated[
-    str | None,
-    _option(
-        "--load-mode", panel=_ENGINE, metavar="MODE", help=f"{', '.join(options.LOAD_MODES)}. Default: auto."
-    ),
-]
-Repack = Annotated[
-    bool | None,
-    _flag(
-        "--repack/--no-repack",
-        panel=_ENGINE,
-        help="Let the engine lay weights out anew for this CPU. Default: repack.",
-    ),
-]
-Force = Annotated[
-    bool, _flag("--force", panel=_ENGINE, help="Measure what will likely not fit into memory, too.")
-]
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EngineOptions:
+    """As given on the command line, not yet read. Each field is an option.
 
+    Lists are axes: every combination becomes a load of its own. Inside one value of a list, `/` separates
+    what itself is a list, as in llama.cpp's own benchmark.
+    """
 
-def read_engine_options(
-    *,
-    threads: int | None,
-    threads_batch: int | None,
-    n_batch: int | None,
-    n_ubatch: int | None,
-    flash_attn: str | None,
-    type_k: str | None,
-    type_v: str | None,
-    gpu_layers: str | None,
-    n_ctx: int | None,
-    load_mode: str | None,
-    repack: bool | None,
-    budget: str | None,
-) -> Asked:
-    """What was given, checked one by one. Raises UsageError naming the option."""
-    from probes.plan import Asked
-
-    return Asked(
-        threads=threads,
-        threads_batch=threads_batch,
-        n_batch=n_batch,
-        n_ubatch=n_ubatch,
-        n_ctx=n_ctx,
-        flash_attn=options.optional_choice(flash_attn, "--flash-attn", options.FLASH_CHOICES),
-        type_k=options.optional_choice(type_k, "--type-k", options.CACHE_TYPES),
-        type_v=options.optional_choice(type_v, "--type-v", options.CACHE_TYPES),
-        n_gpu_layers=options.optional(options.parse_gpu_layers, gpu_layers),
-        load_mode=options.optional_choice(load_mode, "--load-mode", options.LOAD_MODES),
-        repack=repack,
-        budget_ns=options.optional(options.parse_duration_ns, budget),
+    threads: Annotated[
+        str | None,
+        _option("--threads", "-t", metavar="LIST", help="Threads for decode. Default: usable cores."),
+    ] = None
+    threads_batch: Annotated[
+        str | None,
+        _option("--threads-batch", "-tb", metavar="LIST", help="Threads for prefill. Default: as --threads."),
+    ] = None
+    batch: Annotated[
+        str | None,
+        _option("--batch", "-b", "--batch-size", metavar="LIST", help="Tokens in a batch. Default: 2048."),
+    ] = None
+    ubatch: Annotated[
+        str | None,
+        _option(
+            "--ubatch", "-ub", "--ubatch-size", metavar="LIST", help="Tokens in a micro-batch. Default: 512."
+        ),
+    ] = None
+    flash_attn: Annotated[
+        str | None,
+        _option("--flash-attn", "-fa", metavar="LIST", help="on, off or auto. Default: auto."),
+    ] = None
+    type_k: Annotated[
+        str | None,
+        _option(
+            "--type-k", "-ctk", "--cache-type-k", metavar="LIST", help="Type of the K cache. Default: f16."
+        ),
+    ] = None
+    type_v: Annotated[
+        str | None,
+        _option(
+            "--type-v", "-ctv", "--cache-type-v", metavar="LIST", help="Type of the V cache. Default: f16."
+        ),
+    ] = None
+    ctx: Annotated[
+        int | None,
+        _option("--ctx", "-c", "--ctx-size", metavar="N", help="Context size. Default: what is needed."),
+    ] = None
+    load_mode: Annotated[
+        str | None,
+        _option("--load-mode", metavar="LIST", help=f"{', '.join(options.LOAD_MODES)}. Default: auto."),
+    ] = None
+    repack: Annotated[
+        bool | None,
+        _flag(
+            "--repack/--no-repack",
+            help="Let the engine lay weights out anew for this CPU. Default: repack.",
+        ),
+    ] = None
+    force: Annotated[bool, _flag("--force", help="Measure what will likely not fit into memory, too.")] = (
+        False
     )
+    gpu_layers: Annotated[
+        str | None,
+        _option(
+            "--gpu-layers",
+            "-ngl",
+            "--n-gpu-layers",
+            panel=_PLACEMENT,
+            metavar="LIST",
+            help="Layers on devices: numbers, all, auto, 0-all*5 (5 steps). Default: auto.",
+        ),
+    ] = None
+    rpc: Annotated[
+        str | None,
+        _option(
+            "--rpc",
+            panel=_PLACEMENT,
+            metavar="HOST:PORT,...",
+            help="Add devices of machines that run `llmphase rpc-server`.",
+        ),
+    ] = None
+    device: Annotated[
+        str | None,
+        _option(
+            "--device",
+            "-dev",
+            panel=_PLACEMENT,
+            metavar="LIST",
+            help="Devices to use, such as CUDA0/CUDA1 or none. `llmphase devices` lists them.",
+        ),
+    ] = None
+    split_mode: Annotated[
+        str | None,
+        _option(
+            "--split-mode",
+            "-sm",
+            panel=_PLACEMENT,
+            metavar="LIST",
+            help="How devices share a model: none, layer, row, tensor. Default: layer.",
+        ),
+    ] = None
+    tensor_split: Annotated[
+        str | None,
+        _option(
+            "--tensor-split",
+            "-ts",
+            panel=_PLACEMENT,
+            metavar="LIST",
+            help="Share of each device, such as 3/1. Default: by free memory.",
+        ),
+    ] = None
+    main_gpu: Annotated[
+        str | None,
+        _option(
+            "--main-gpu",
+            "-mg",
+            panel=_PLACEMENT,
+            metavar="LIST",
+            help="The device that holds everything with --split-mode none. Default: 0.",
+        ),
+    ] = None
+    kv_offload: Annotated[
+        str | None,
+        _option(
+            "--kv-offload",
+            panel=_PLACEMENT,
+            metavar="LIST",
+            help="on: the KV cache lies beside its layers; off: on the host. Default: on.",
+        ),
+    ] = None
+    op_offload: Annotated[
+        str | None,
+        _option(
+            "--op-offload",
+            panel=_PLACEMENT,
+            metavar="LIST",
+            help="on: large batches of host layers are multiplied on the device. Default: on.",
+        ),
+    ] = None
+    n_cpu_moe: Annotated[
+        str | None,
+        _option(
+            "--n-cpu-moe",
+            "-ncmoe",
+            panel=_PLACEMENT,
+            metavar="LIST",
+            help="Keep the experts of the first N layers on the host. Default: 0.",
+        ),
+    ] = None
+    override_tensor: Annotated[
+        str | None,
+        _option(
+            "--override-tensor",
+            "-ot",
+            panel=_PLACEMENT,
+            metavar="LIST",
+            help="PATTERN=BUFFER: put tensors whose names match there; / joins several.",
+        ),
+    ] = None
+
+    def read(self, budget: str | None) -> Asked:
+        """What was given, checked one by one. Raises UsageError naming the option."""
+        from probes.plan import Asked
+
+        return Asked(
+            threads=_numbers(self.threads, "--threads"),
+            threads_batch=_numbers(self.threads_batch, "--threads-batch"),
+            n_batch=_numbers(self.batch, "--batch"),
+            n_ubatch=_numbers(self.ubatch, "--ubatch"),
+            n_ctx=self.ctx,
+            flash_attn=options.choices(self.flash_attn, "--flash-attn", options.FLASH_CHOICES),
+            type_k=options.choices(self.type_k, "--type-k", options.CACHE_TYPES),
+            type_v=options.choices(self.type_v, "--type-v", options.CACHE_TYPES),
+            load_mode=options.choices(self.load_mode, "--load-mode", options.LOAD_MODES),
+            repack=None if self.repack is None else (self.repack,),
+            n_gpu_layers=options.optional(options.parse_gpu_layers, self.gpu_layers),
+            rpc_servers=options.optional(options.parse_servers, self.rpc),
+            devices=options.optional(options.parse_devices, self.device),
+            split_mode=options.choices(self.split_mode, "--split-mode", options.SPLIT_MODES),
+            tensor_split=options.optional(options.parse_splits, self.tensor_split),
+            main_gpu=_numbers(self.main_gpu, "--main-gpu"),
+            kv_offload=options.switches(self.kv_offload, "--kv-offload"),
+            op_offload=options.switches(self.op_offload, "--op-offload"),
+            n_cpu_moe=_numbers(self.n_cpu_moe, "--n-cpu-moe"),
+            override_tensor=options.optional(options.parse_overrides, self.override_tensor),
+            budget_ns=options.optional(options.parse_duration_ns, budget),
+        )
+
+
+def with_engine_options(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with every field of EngineOptions as an option, in the place of its parameter `engine`.
+
+    The parser reads options from a signature; so two commands can share them without repeating them.
+    """
+    fields = dataclasses.fields(EngineOptions)
+    hints = get_type_hints(EngineOptions, include_extras=True)
+    shared = [
+        inspect.Parameter(
+            field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=hints[field.name]
+        )
+        for field in fields
+    ]
+
+    @functools.wraps(command)
+    def wrapped(**given: Any) -> None:
+        engine = EngineOptions(**{field.name: given.pop(field.name) for field in fields})
+        command(**given, **{_PARAMETER: engine})
+
+    own_hints = get_type_hints(command, include_extras=True)
+    own = [
+        parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=own_hints[name])
+        for name, parameter in inspect.signature(command).parameters.items()
+        if name != _PARAMETER
+    ]
+    parameters = own + shared
+    wrapped.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    wrapped.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    del wrapped.__wrapped__
+    return wrapped
+
+
+def _numbers(text: str | None, option: str) -> tuple[int, ...] | None:
+    return None if text is None else options.parse_lengths(text, option)

@@ -9,10 +9,17 @@ from typing import Annotated, Literal, TypeVar
 import typer
 
 from probes.errors import UsageError
+from probes.layer_steps import GpuLayers, LayerSteps
 
 _NUMBER = r"[0-9]{1,12}"
 _RANGE = re.compile(rf"({_NUMBER})-({_NUMBER})(?:([*+])({_NUMBER}))?")
 _MAX_POINTS = 100_000
+_MAX_AXIS = 256
+_LAYER_STEPS = re.compile(r"([0-9]{1,5})-(all|[0-9]{1,5}(?=\*))(?:\*([0-9]{1,3}))?")
+_SERVER = re.compile(r"(?:[^\s:/\[\]]+|\[[0-9A-Fa-f:.]+\]):([0-9]{1,5})")
+_LAST_PORT = 65535
+_SHARE = r"[0-9]{1,9}(\.[0-9]{1,9})?"
+_SWITCH = ("on", "off")
 _UNITS_NS = {"ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
 _DURATION = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,9})?)(ms|s|m|h)")
 
@@ -87,18 +94,115 @@ def parse_share(text: str, option: str = "--precision") -> float:
     return share
 
 
-def parse_gpu_layers(text: str) -> int | Literal["auto"]:
-    """A number of layers, `all` (-1) or `auto`. Raises UsageError."""
-    plain = text.strip().lower()
-    if plain == "auto":
-        return "auto"
-    if plain == "all":
-        return -1
-    if re.fullmatch(r"[0-9]{1,5}", plain):
-        return int(plain)
-    raise UsageError(
-        f"--gpu-layers: {_shown(text)} is neither a number nor all nor auto", reason="gpu-layers"
-    )
+def parse_gpu_layers(text: str) -> tuple[GpuLayers, ...]:
+    """Numbers of layers, `all` (-1), `auto` (None), and ranges: `0-24+8`, `0-all*5` (5 even steps).
+
+    Raises UsageError.
+    """
+    values: list[GpuLayers] = []
+    for part in text.lower().split(","):
+        plain = part.strip()
+        if plain in ("auto", "all"):
+            values.append(None if plain == "auto" else -1)
+        elif match := _LAYER_STEPS.fullmatch(plain):
+            values.append(_layer_steps(match))
+        elif re.fullmatch(r"[0-9]{1,5}", plain):
+            values.append(int(plain))
+        elif re.fullmatch(r"[0-9]{1,5}-[0-9]{1,5}(\+[0-9]{1,5})?", plain):
+            values.extend(parse_lengths(plain, "--gpu-layers"))
+        else:
+            raise UsageError(
+                f"--gpu-layers: {_shown(part)} is neither a number nor all nor auto nor a range such as"
+                " 0-all*5",
+                reason="gpu-layers",
+            )
+    if len(values) > _MAX_AXIS:
+        raise UsageError(f"--gpu-layers: give {_MAX_AXIS} steps at the most", reason="gpu-layers")
+    return tuple(values)
+
+
+def _layer_steps(match: re.Match[str]) -> LayerSteps:
+    points = int(match[3] or 5)
+    if not 2 <= points <= _MAX_AXIS:
+        raise UsageError(
+            f"--gpu-layers: {_shown(match[0])}: 2 to {_MAX_AXIS} steps are possible", reason="gpu-layers"
+        )
+    last = None if match[2] == "all" else int(match[2])
+    return LayerSteps(first=int(match[1]), last=last, points=points)
+
+
+def parse_servers(text: str) -> tuple[str, ...]:
+    """Addresses `host:port` of RPC servers. Raises UsageError."""
+    servers = tuple(part.strip() for part in text.split(","))
+    for server in servers:
+        match = _SERVER.fullmatch(server)
+        if match is None or not 1 <= int(match[1]) <= _LAST_PORT:
+            raise UsageError(
+                f"--rpc: {_shown(server)} is no HOST:PORT; give one such as 192.168.1.20:50052", reason="rpc"
+            )
+    return servers
+
+
+def parse_devices(text: str) -> tuple[tuple[str, ...], ...]:
+    """Lists of device names: `CUDA0/CUDA1,CUDA0`; `none` for the host alone. Raises UsageError."""
+    lists = tuple(tuple(name.strip() for name in part.split("/")) for part in text.split(","))
+    if any(not name for names in lists for name in names):
+        raise UsageError(
+            f"--device: {_shown(text)} names no device somewhere; give names such as CUDA0/CUDA1",
+            reason="device",
+        )
+    return lists
+
+
+def parse_splits(text: str) -> tuple[tuple[float, ...], ...]:
+    """Proportions of devices: `3/1,1/1`. Raises UsageError."""
+    splits = []
+    for part in text.split(","):
+        numbers = part.strip().split("/")
+        if not all(re.fullmatch(_SHARE, number) for number in numbers):
+            raise UsageError(
+                f"--tensor-split: {_shown(part)} is no list of shares; give one such as 3/1",
+                reason="tensor-split",
+            )
+        splits.append(tuple(float(number) for number in numbers))
+        if not sum(splits[-1]) > 0:
+            raise UsageError("--tensor-split: one share must be above 0", reason="tensor-split")
+    return tuple(splits)
+
+
+def parse_overrides(text: str) -> tuple[tuple[str, ...], ...]:
+    """Lists of PATTERN=BUFFER: `,` parts the values of the axis, `/` the overrides of one. Raises
+    UsageError."""
+    lists = tuple(tuple(one.strip() for one in part.split("/")) for part in text.split(","))
+    for override in (one for overrides in lists for one in overrides):
+        pattern, _, buffer = override.rpartition("=")
+        if not (pattern and buffer):
+            raise UsageError(
+                f"--override-tensor: {_shown(override)} is no PATTERN=BUFFER; give one such as"
+                " ffn_.*_exps=CPU",
+                reason="override-tensor",
+            )
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise UsageError(
+                f"--override-tensor: {_shown(pattern)} is no regular expression: {error}",
+                reason="override-tensor",
+            ) from error
+    return lists
+
+
+def choices(text: str | None, option: str, allowed: tuple[T, ...]) -> tuple[T, ...] | None:
+    """Some of the choices, comma-separated; None stays None. Raises UsageError listing them."""
+    if text is None:
+        return None
+    return tuple(parse_choice(part, option, allowed) for part in text.split(","))
+
+
+def switches(text: str | None, option: str) -> tuple[bool, ...] | None:
+    """`on`, `off`, or both as an axis; None stays None. Raises UsageError."""
+    words = choices(text, option, _SWITCH)
+    return None if words is None else tuple(word == "on" for word in words)
 
 
 def parse_choice(text: str, option: str, choices: tuple[T, ...]) -> T:
@@ -133,13 +237,24 @@ LOAD_MODES: tuple[Literal["auto", "none", "mmap", "mlock", "mmap+mlock", "dio"],
     "dio",
 )
 CACHE_TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1")
+SPLIT_MODES: tuple[Literal["none", "layer", "row", "tensor"], ...] = ("none", "layer", "row", "tensor")
 TOKEN_KINDS: tuple[Literal["text", "random"], ...] = ("text", "random")
 LIKES: tuple[Literal["llama-bench"], ...] = ("llama-bench",)
 FORMATS = ("terminal", "json", "jsonl", "csv", "markdown")
+PROFILE_FORMATS = (
+    *FORMATS,
+    *("llama-bench-json", "llama-bench-jsonl", "llama-bench-csv", "llama-bench-sql", "llama-bench-md"),
+)
 
 Format = Annotated[
     str | None,
     typer.Option("--format", help=f"Form: {', '.join(FORMATS)}.", show_default=False),
+]
+ProfileFormat = Annotated[
+    str | None,
+    typer.Option(
+        "--format", help=f"Form: {', '.join(FORMATS)}, llama-bench-json|jsonl|csv|sql|md.", show_default=False
+    ),
 ]
 Output = Annotated[
     str | None,

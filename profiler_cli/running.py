@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -10,7 +11,7 @@ from pathlib import Path
 from probes.errors import EXIT_DONE, EXIT_INTERRUPTED, EXIT_UNMEASURED, UnmeasurableError
 from probes.gguf_header import read_model_facts, require_decoder
 from probes.inquiries import read_engine_facts
-from probes.memory_plan import plan_memory, require_fits
+from probes.memory_plan import MemoryPlan, plan_memory, refusal, require_fits
 from probes.model_sources import resolve_models
 from probes.plan import Plan
 from probes.records import CellResult, DeviceCeiling, MachineFacts, ModelFacts, Run
@@ -62,20 +63,34 @@ def read_models(names: Sequence[str], store: RunStore, *, quiet: bool) -> list[M
     return models
 
 
-def check_memory(plan: Plan, machine: MachineFacts, *, force: bool) -> bool:
-    """Refuse what will not fit; whether all groups together leave room to spare.
+def check_memory(plan: Plan, machine: MachineFacts, *, force: bool) -> tuple[Plan, bool]:
+    """The plan with what will not fit marked as refused, and whether all groups together leave room to spare.
 
-    Devices are asked for only when the host alone has no room: that takes a process of its own.
+    A plan of which nothing fits is refused as a whole: raises UnmeasurableError. Devices are asked for only
+    when that can change something: it takes a process of its own.
     """
-    plans = [plan_memory(group.model, group.settings, machine) for group in plan.groups]
-    if any(memory.fits is False for memory in plans):
-        devices = read_engine_facts().devices
-        for group in plan.groups:
-            require_fits(plan_memory(group.model, group.settings, machine, devices), force=force)
-        return False
-    available = plans[0].host_available_bytes
-    needed = sum(memory.host_need_bytes for memory in plans)
-    return available is not None and needed <= _TOGETHER_SHARE * available
+    servers = plan.groups[0].settings.rpc_servers
+    on_host = [plan_memory(group.model, group.settings, machine) for group in plan.groups]
+    if len(plan.groups) == 1 and not servers and on_host[0].fits is not False:
+        return plan, False
+    devices = read_engine_facts(servers).devices
+    needs = [plan_memory(group.model, group.settings, machine, devices) for group in plan.groups]
+    groups = tuple(
+        group if force else dataclasses.replace(group, refusal=refusal(memory))
+        for group, memory in zip(plan.groups, needs, strict=True)
+    )
+    if all(group.refusal for group in groups):
+        require_fits(needs[0])
+    # One remote server serves one client at a time, so loads that use it can not wait for each other.
+    return dataclasses.replace(plan, groups=groups), not servers and _leave_room(needs, machine)
+
+
+def _leave_room(needs: Sequence[MemoryPlan], machine: MachineFacts) -> bool:
+    """Whether all loads at once need no more than a share of what is free, on the host and on each device."""
+    rooms = [(machine.memory_available_bytes, sum(memory.host_need_bytes for memory in needs))]
+    for at_one_device in zip(*(memory.devices for memory in needs), strict=False):
+        rooms.append((at_one_device[0].free_bytes, sum(device.need_bytes for device in at_one_device)))
+    return all(free is not None and needed <= _TOGETHER_SHARE * free for free, needed in rooms)
 
 
 class Saver:

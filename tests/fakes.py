@@ -130,6 +130,9 @@ class ScriptedEngine:
             supports_rpc=False,
         )
 
+    def connect(self, servers: Sequence[str]) -> None:
+        self.calls.append(("connect", *servers))
+
     def open_model(self, path: str, settings: Settings, progress: Callable[[float], None]) -> OpenTimes:
         self.calls.append(("open_model", path))
         self._settings = settings

@@ -9,7 +9,13 @@ import pytest
 import sample_runs as sample
 
 from probes.errors import EXIT_UNMEASURED, UnmeasurableError, UsageError
-from probes.memory_plan import compute_bytes, kv_bytes_per_token, plan_memory, require_fits
+from probes.memory_plan import (
+    compute_bytes,
+    kv_bytes_per_token,
+    layers_that_fit,
+    plan_memory,
+    require_fits,
+)
 from probes.records import DeviceFacts, MachineFacts, ModelFacts, Settings
 
 MIB = 2**20
@@ -111,7 +117,7 @@ class TestHost:
     def test_weights_cache_and_compute_add_up(self) -> None:
         plan = plan_memory(DEMO, settings(), machine(GIB))
         assert plan.host_need_bytes == self.NEED
-        assert plan.device_need_bytes == 0
+        assert plan.devices == ()
         assert plan.fits is True
 
     def test_the_limit_is_exact(self) -> None:
@@ -149,42 +155,87 @@ class TestHost:
         plan = plan_memory(
             DEMO, settings(n_gpu_layers=-1), machine(GIB), [device(GIB, "igpu"), device(1, "cpu")]
         )
-        assert (plan.device_need_bytes, plan.device_free_bytes) == (0, None)
+        assert plan.devices == ()
         assert plan.host_need_bytes == self.NEED
 
 
 class TestDevice:
-    SPREAD = 92 * MIB + 512 * 23040
-    COMPUTE = 512 * (49152 + 1152) * 4 + LOGITS_ROW
+    """30 layers of 2 MiB, an output layer of 20 MiB that is the embedding too, 12 MiB of the rest."""
 
-    def test_all_layers(self) -> None:
-        plan = plan_memory(DEMO, settings(n_gpu_layers=-1), machine(0), [device(GIB)])
-        assert (plan.host_need_bytes, plan.device_need_bytes) == (0, self.SPREAD + self.COMPUTE)
-        assert plan.fits is True
+    CACHE = 512 * 2 * 192 * 2  # of one layer: cells, K and V, 3 heads of 64, f16
+    COMPUTE = 512 * (49152 + 1152) * 4 + LOGITS_ROW
+    LAYERED = dataclasses.replace(
+        DEMO,
+        layer_bytes=(2 * MIB,) * 30,
+        layer_kv_elements=(2 * 192,) * 30,
+        output_bytes=20 * MIB,
+        tied_output=True,
+    )
+
+    def test_all_layers_leave_the_embedding_on_the_host_and_copy_it(self) -> None:
+        plan = plan_memory(self.LAYERED, settings(n_gpu_layers=-1), machine(GIB), [device(GIB)])
+        assert plan.devices[0].need_bytes == 80 * MIB + 30 * self.CACHE + self.COMPUTE
+        assert plan.host_need_bytes == 32 * MIB + self.COMPUTE  # 12 of the rest, 20 of the embedding
+        assert (plan.fits, plan.gpu_layers) == (True, 31)
 
     def test_no_layers(self) -> None:
-        plan = plan_memory(DEMO, settings(n_gpu_layers=0), machine(GIB), [device(1)])
-        assert (plan.host_need_bytes, plan.device_need_bytes) == (self.SPREAD + self.COMPUTE, 0)
+        plan = plan_memory(self.LAYERED, settings(n_gpu_layers=0), machine(GIB), [device(1)])
+        assert plan.devices[0].need_bytes == 0
+        assert plan.host_need_bytes == 92 * MIB + 30 * self.CACHE + self.COMPUTE
         assert plan.fits is True
 
-    def test_some_layers_of_31(self) -> None:
+    def test_the_output_layer_is_the_first_one_to_go(self) -> None:
+        plan = plan_memory(self.LAYERED, settings(n_gpu_layers=10), machine(GIB), [device(GIB)])
+        assert plan.devices[0].need_bytes == (20 + 9 * 2) * MIB + 9 * self.CACHE + self.COMPUTE
+        assert plan.host_need_bytes == (32 + 21 * 2) * MIB + 21 * self.CACHE + self.COMPUTE
+
+    def test_a_cache_kept_on_the_host(self) -> None:
+        kept = settings(n_gpu_layers=-1, kv_offload=False)
+        plan = plan_memory(self.LAYERED, kept, machine(GIB), [device(GIB)])
+        assert plan.devices[0].need_bytes == 80 * MIB + self.COMPUTE
+        assert plan.host_need_bytes == 32 * MIB + 30 * self.CACHE + self.COMPUTE
+
+    def test_experts_kept_on_the_host(self) -> None:
+        experts = dataclasses.replace(self.LAYERED, layer_expert_bytes=(MIB,) * 30)
+        plan = plan_memory(experts, settings(n_gpu_layers=-1, n_cpu_moe=4), machine(GIB), [device(GIB)])
+        assert plan.devices[0].need_bytes == (80 - 4) * MIB + 30 * self.CACHE + self.COMPUTE
+
+    def test_auto_is_as_many_as_fit(self) -> None:
+        five = 20 * MIB + 4 * (2 * MIB + self.CACHE) + self.COMPUTE
+        assert layers_that_fit(self.LAYERED, settings(), [device(five)]) == 5
+        assert layers_that_fit(self.LAYERED, settings(), [device(five - 1)]) == 4
+        assert layers_that_fit(self.LAYERED, settings(), [device(GIB)]) == 31
+        assert layers_that_fit(self.LAYERED, settings(), [device(1)]) == 0
+        assert layers_that_fit(self.LAYERED, settings(), [device(None)]) is None
+        assert layers_that_fit(self.LAYERED, settings(), []) is None
+        plan = plan_memory(self.LAYERED, settings(), machine(GIB), [device(five)])
+        assert (plan.gpu_layers, plan.devices[0].need_bytes) == (5, five)
+
+    def test_two_devices_share_by_what_is_free(self) -> None:
+        plan = plan_memory(
+            self.LAYERED, settings(n_gpu_layers=-1), machine(GIB), [device(GIB), device(3 * GIB)]
+        )
+        # The points are 1/4 and 1: layers 0 to 7 (7/31 < 1/4 < 8/31) go to the first device.
+        assert plan.devices[0].need_bytes == 8 * (2 * MIB + self.CACHE) + self.COMPUTE
+        assert plan.devices[1].need_bytes == 64 * MIB + 22 * self.CACHE + self.COMPUTE
+
+    def test_a_split_that_was_asked_for(self) -> None:
+        wanted = settings(n_gpu_layers=-1, tensor_split=(1.0, 0.0))
+        plan = plan_memory(self.LAYERED, wanted, machine(GIB), [device(GIB), device(3 * GIB)])
+        assert plan.devices[1].need_bytes == 0
+        main = settings(n_gpu_layers=-1, split_mode="none", main_gpu=1)
+        plan = plan_memory(self.LAYERED, main, machine(GIB), [device(GIB), device(3 * GIB)])
+        assert plan.devices[0].need_bytes == 0
+
+    def test_one_device_that_does_not_tell_makes_it_unknown(self) -> None:
+        plan = plan_memory(self.LAYERED, settings(n_gpu_layers=-1), machine(GIB), [device(GIB), device(None)])
+        assert plan.fits is None
+
+    def test_without_sizes_of_layers_their_number_is_all_there_is(self) -> None:
         plan = plan_memory(DEMO, settings(n_gpu_layers=10), machine(GIB), [device(GIB)])
-        on_device = int(self.SPREAD * (10 / 31))
-        assert plan.device_need_bytes == on_device + self.COMPUTE
-        assert plan.host_need_bytes == self.SPREAD - on_device + self.COMPUTE
-
-    def test_auto_fills_the_device_and_leaves_the_rest(self) -> None:
-        free = self.COMPUTE + 50 * MIB
-        plan = plan_memory(DEMO, settings(), machine(GIB), [device(free)])
-        assert plan.device_need_bytes == free
-        assert plan.host_need_bytes == self.SPREAD - 50 * MIB + self.COMPUTE
-        assert plan.fits is True
-
-    def test_devices_add_up_and_one_that_does_not_tell_makes_it_unknown(self) -> None:
-        two = plan_memory(DEMO, settings(n_gpu_layers=-1), machine(0), [device(GIB), device(GIB)])
-        assert two.device_free_bytes == 2 * GIB
-        silent = plan_memory(DEMO, settings(n_gpu_layers=-1), machine(0), [device(GIB), device(None)])
-        assert (silent.device_free_bytes, silent.fits) == (None, None)
+        on_device = int((92 * MIB + 30 * self.CACHE) * (10 / 31))
+        assert plan.devices[0].need_bytes == on_device + self.COMPUTE
+        assert plan.host_need_bytes == 92 * MIB + 30 * self.CACHE - on_device + self.COMPUTE
 
 
 class TestRefusal:
@@ -211,5 +262,5 @@ class TestRefusal:
 
     def test_a_full_device(self) -> None:
         message = self.refusal(n_gpu_layers=-1, devices=[device(100 * MIB)])
-        assert "GPU memory and 100.0 MiB is free" in message
+        assert "memory on GPU0 and 100.0 MiB is free" in message
         assert "--gpu-layers" in message

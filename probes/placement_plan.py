@@ -1,0 +1,129 @@
+"""Where weights and cache of a setting will lie, by device: arithmetic on the header, before any load.
+
+Follows llama.cpp (`llama_model::load_tensors`, get_layer_buft_list): the last `n_gpu_layers` of the
+repeating layers and the output layer go to devices, the output layer counting as one more; several devices
+share them in proportion to `tensor_split`, else to their free memory; the input table stays on the host.
+"""
+
+from __future__ import annotations
+
+import bisect
+import dataclasses
+import itertools
+from collections.abc import Sequence
+
+from probes.errors import UsageError
+from probes.records import DeviceFacts, ModelFacts, Settings
+
+HOST = "CPU"
+_CACHE_TYPES = {
+    "f32": (1, 4),
+    "f16": (1, 2),
+    "bf16": (1, 2),
+    "q8_0": (32, 34),
+    "q5_1": (32, 24),
+    "q5_0": (32, 22),
+    "q4_1": (32, 20),
+    "q4_0": (32, 18),
+    "iq4_nl": (32, 18),
+}
+"""Elements and bytes of a block, by ggml type name (the block structs in ggml-common.h)."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """What one device gets, compute buffers not counted."""
+
+    device: str
+    """The engine's name; `CPU` is the host."""
+    layers: int
+    """Repeating layers there, the output layer counting as one more."""
+    weights_bytes: int
+    kv_bytes: int
+
+
+def offload_devices(devices: Sequence[DeviceFacts], chosen: Sequence[str] = ()) -> tuple[DeviceFacts, ...]:
+    """The devices that layers go to: those named, else remote ones and GPUs, else integrated GPUs, as the
+    engine chooses them."""
+    if chosen:
+        by_name = {device.name.lower(): device for device in devices}
+        return tuple(by_name[name.lower()] for name in chosen if name.lower() in by_name)
+    gpus = tuple(device for device in devices if device.kind == "gpu")
+    remote = tuple(device for device in gpus if device.name.startswith("RPC"))
+    local = tuple(device for device in gpus if device not in remote)
+    integrated = tuple(device for device in devices if device.kind == "igpu")
+    return remote + (local or integrated)
+
+
+def place(
+    model: ModelFacts, settings: Settings, devices: Sequence[DeviceFacts], *, cells: int, layers: int
+) -> tuple[Share, ...] | None:
+    """Shares of the host (first) and of each of `devices` with `layers` of the model on them (-1: all), and
+    a cache of `cells` positions. None where the header does not tell the size of each layer.
+
+    `--override-tensor` is not followed: what it moves can not be seen from sums by layer. Raises UsageError
+    for a cache type that is not known.
+    """
+    if not model.layer_bytes:
+        return None
+    n_layers = len(model.layer_bytes)
+    wanted = n_layers + 1 if layers < 0 else min(layers, n_layers + 1)
+    owners = _owners(n_layers, wanted if devices else 0, _split_points(settings, devices))
+    weights, cache = [0] * (len(devices) + 1), [0.0] * (len(devices) + 1)
+    counts = [0] * (len(devices) + 1)
+    per_element = cache_bytes_per_element(settings)
+    experts = model.layer_expert_bytes or (0,) * n_layers
+    elements = model.layer_kv_elements or (0,) * n_layers
+    for layer, owner in enumerate(owners[:-1]):
+        on_host = experts[layer] if layer < settings.n_cpu_moe else 0
+        weights[owner] += model.layer_bytes[layer] - on_host
+        weights[0] += on_host
+        counts[owner] += 1
+        cache[owner if settings.kv_offload else 0] += elements[layer] * cells * per_element
+    copied = model.output_bytes if model.tied_output and owners[-1] else 0
+    weights[owners[-1]] += model.output_bytes
+    counts[owners[-1]] += 1
+    weights[0] += max(0, model.model_bytes - sum(weights) + copied)
+    names = (HOST, *(device.name for device in devices))
+    return tuple(
+        Share(device=name, layers=count, weights_bytes=size, kv_bytes=int(kv))
+        for name, count, size, kv in zip(names, counts, weights, cache, strict=True)
+    )
+
+
+def cache_bytes_per_element(settings: Settings) -> float:
+    """Mean of the K and V types: both have the same number of elements in nearly all models."""
+    return (bytes_per_element(settings.type_k) + bytes_per_element(settings.type_v)) / 2
+
+
+def bytes_per_element(name: str) -> float:
+    """Bytes of one element of this cache type. Raises UsageError for one that is not known."""
+    if name.lower() not in _CACHE_TYPES:
+        raise UsageError(
+            f"unknown cache type {name[:40]!r}: use one of {', '.join(_CACHE_TYPES)}", reason="cache-type"
+        )
+    elements, size = _CACHE_TYPES[name.lower()]
+    return size / elements
+
+
+def _split_points(settings: Settings, devices: Sequence[DeviceFacts]) -> list[float]:
+    """Cumulative shares of the devices, the last one 1."""
+    shares = list(settings.tensor_split[: len(devices)])
+    if not shares:
+        free = [device.memory_free_bytes for device in devices]
+        shares = [float(size) for size in free if size]
+    if len(shares) != len(devices) or not sum(shares):
+        shares = [1.0] * len(devices)  # as the engine's own choice is not known
+    if settings.split_mode == "none" and devices:
+        main = min(settings.main_gpu, len(devices) - 1)
+        shares = [float(index == main) for index in range(len(devices))]
+    return [part / sum(shares) for part in itertools.accumulate(shares)]
+
+
+def _owners(n_layers: int, placed: int, points: Sequence[float]) -> list[int]:
+    """For each layer, the output layer last: 0 for the host, else the number of its device from 1."""
+    first = max(n_layers + 1 - placed, 0)
+    owners = [0] * (n_layers + 1)
+    for layer in range(first, n_layers + 1):
+        owners[layer] = 1 + min(bisect.bisect_right(points, (layer - first) / placed), len(points) - 1)
+    return owners

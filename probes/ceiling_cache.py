@@ -50,14 +50,14 @@ class _Content:
     ceilings: tuple[DeviceCeiling, ...]
 
 
-def cache_folder() -> Path:
+def cache_folder(name: str = "ceilings") -> Path:
     """Under `LLMPHASE_CACHE_DIR` where it is set, else in the user's cache folder."""
     chosen = os.environ.get(CACHE_FOLDER_VARIABLE)
     if chosen:
-        return Path(chosen) / "ceilings"
+        return Path(chosen) / name
     import platformdirs
 
-    return platformdirs.user_cache_path("llmphase", appauthor=False) / "ceilings"
+    return platformdirs.user_cache_path("llmphase", appauthor=False) / name
 
 
 def is_worth_keeping(ceilings: tuple[DeviceCeiling, ...]) -> bool:

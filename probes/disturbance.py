@@ -1,8 +1,9 @@
 """What else the machine does while a worker measures: sampled by the parent, about once a second.
 
 Counters are read at each sample and only their growth is reported. One sample must cost far less than a
-millisecond, so it reads a handful of the kernel's files on Linux, asks psutil elsewhere, and never walks
-over all processes. `busiest_processes` does, and is for naming a neighbour once one is noticed.
+millisecond, and a few where there are GPUs, so it reads a handful of the kernel's files on Linux, asks psutil
+elsewhere, and never walks over all processes. `busiest_processes` does, and is for naming a neighbour once
+one is noticed.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from probes import cgroups, page_cache
 from probes.clock import Clock, MonotonicClock
+from probes.gpus import gpu_states
 from probes.records import Disturbance
 
 if TYPE_CHECKING:
@@ -57,6 +59,7 @@ class _Worker:
     major_faults: int | None = None
     read_bytes: int | None = None
     cpu_clock_hz: float | None = None
+    cpu_clock_max_hz: float | None = None
     started: float | None = None
     """Tells another process apart that got the same number."""
 
@@ -111,6 +114,8 @@ class Sampler:
             disk_read_bytes=_growth(earlier.read_bytes, worker.read_bytes),
             memory_available_bytes=system.memory_available_bytes,
             cpu_clock_hz=worker.cpu_clock_hz,
+            gpus=gpu_states((self._pid,), self._root),
+            cpu_clock_max_hz=worker.cpu_clock_max_hz,
         )
         self._system, self._worker, self._own_s, self._time_ns = system, worker, own_s, time_ns
         return disturbance
@@ -217,14 +222,21 @@ def _linux_worker(root: Path, pid: int) -> _Worker:
     fields = _bytes(root / f"proc/{pid}/stat").rpartition(b")")[2].split()
     if len(fields) <= _CPU:
         return _Worker()
-    clock = _bytes(root / f"sys/devices/system/cpu/cpu{int(fields[_CPU])}/cpufreq/scaling_cur_freq").strip()
+    clocks = root / f"sys/devices/system/cpu/cpu{int(fields[_CPU])}/cpufreq"
     return _Worker(
         cpu_s=(int(fields[_USER_TICKS]) + int(fields[_SYSTEM_TICKS])) / os.sysconf("SC_CLK_TCK"),
         major_faults=int(fields[_MAJOR_FAULTS]),
         read_bytes=page_cache.process_read_bytes(pid, root),
-        cpu_clock_hz=int(clock) * 1000.0 if clock.isdigit() else None,
+        cpu_clock_hz=_clock_hz(clocks / "scaling_cur_freq"),
+        cpu_clock_max_hz=_clock_hz(clocks / "cpuinfo_max_freq"),
         started=float(fields[_START]),
     )
+
+
+def _clock_hz(path: Path) -> float | None:
+    """The kernel counts in kHz; virtual machines have no such file."""
+    text = _bytes(path).strip()
+    return int(text) * 1000.0 if text.isdigit() else None
 
 
 def _value(table: bytes, name: bytes) -> int | None:

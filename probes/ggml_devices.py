@@ -6,7 +6,7 @@ import ctypes
 import dataclasses
 from typing import Literal, cast
 
-from probes.ggml_library import ggml
+from probes.ggml_library import DeviceProperties, ggml
 from probes.records import DeviceFacts
 
 _KINDS = ("cpu", "gpu", "igpu", "accel", "meta")
@@ -48,10 +48,13 @@ def _facts(handle: int) -> DeviceFacts:
     free, total = ctypes.c_size_t(), ctypes.c_size_t()
     library.ggml_backend_dev_memory(handle, ctypes.byref(free), ctypes.byref(total))
     number = library.ggml_backend_dev_type(handle)
+    properties = DeviceProperties()
+    library.ggml_backend_dev_get_props(handle, ctypes.byref(properties))
     return DeviceFacts(
         name=library.ggml_backend_dev_name(handle).decode("utf-8", "replace"),
         description=library.ggml_backend_dev_description(handle).decode("utf-8", "replace"),
         kind=cast("_Kind", _KINDS[number] if 0 <= number < len(_KINDS) else "unknown"),
         memory_total_bytes=total.value or None,
         memory_free_bytes=free.value if total.value else None,
+        pci_id=properties.device_id.decode("ascii", "replace").lower() if properties.device_id else None,
     )

@@ -8,16 +8,31 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import sys
+from collections.abc import Sequence
 from typing import Any
 
-from llama_cpp._ctypes_extensions import load_shared_library
-from llama_cpp._ggml import libggml, libggml_base_path
+from llama_cpp import llama_cpp
 
 
 class InitParams(ctypes.Structure):
     """`struct ggml_init_params`."""
 
     _fields_ = (("mem_size", ctypes.c_size_t), ("mem_buffer", ctypes.c_void_p), ("no_alloc", ctypes.c_bool))
+
+
+class DeviceProperties(ctypes.Structure):
+    """`struct ggml_backend_dev_props`, with room for the flags at its end."""
+
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("description", ctypes.c_char_p),
+        ("memory_free", ctypes.c_size_t),
+        ("memory_total", ctypes.c_size_t),
+        ("type", ctypes.c_int),
+        ("device_id", ctypes.c_char_p),
+        ("capabilities", ctypes.c_bool * 64),
+    )
 
 
 SET_THREADS = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int)
@@ -39,11 +54,15 @@ _SIGNATURES: dict[str, tuple[list[Any], Any]] = {
     "ggml_backend_dev_description": ([_POINTER], _TEXT),
     "ggml_backend_dev_type": ([_POINTER], _INT),
     "ggml_backend_dev_memory": ([_POINTER, _SIZE_OUT, _SIZE_OUT], None),
+    "ggml_backend_dev_get_props": ([_POINTER, ctypes.POINTER(DeviceProperties)], None),
     "ggml_backend_dev_backend_reg": ([_POINTER], _POINTER),
     "ggml_backend_dev_buffer_type": ([_POINTER], _POINTER),
     "ggml_backend_dev_supports_op": ([_POINTER, _POINTER], _BOOL),
     "ggml_backend_dev_init": ([_POINTER, _TEXT], _POINTER),
+    "ggml_backend_reg_by_name": ([_TEXT], _POINTER),
     "ggml_backend_reg_get_proc_address": ([_POINTER, _TEXT], _POINTER),
+    "ggml_backend_reg_dev_get": ([_POINTER, _SIZE], _POINTER),
+    "ggml_backend_register": ([_POINTER], None),
     "ggml_backend_buft_name": ([_POINTER], _TEXT),
     "ggml_commit": ([], _TEXT),
     # memory and computing
@@ -80,13 +99,30 @@ class _Ggml:
     """The functions above, wherever the build keeps them: `ggml` or `ggml-base`. None: not in this build."""
 
     def __init__(self) -> None:
-        libraries = (libggml, load_shared_library("ggml-base", libggml_base_path))
+        libraries = _libraries()
         for name, (arguments, result) in _SIGNATURES.items():
             candidates = (getattr(library, name, None) for library in libraries)
             function = next((found for found in candidates if found is not None), None)
             if function is not None:
                 function.argtypes, function.restype = arguments, result
             setattr(self, name, function)
+
+
+def _libraries() -> Sequence[ctypes.CDLL]:
+    """Where the functions are: in the very libraries that the engine uses.
+
+    Linux and macOS search what the engine's library is linked to. Loading `ggml` by its file would map a second
+    copy there (wheels hold copies where builds have links), whose devices the engine knows nothing of. Windows
+    searches only the library itself, and never loads two of one name.
+    """
+    engine = llama_cpp._lib
+    own_view = ctypes.CDLL(engine._name, handle=engine._handle)
+    if sys.platform != "win32":
+        return (own_view,)
+    from llama_cpp._ctypes_extensions import load_shared_library
+    from llama_cpp._ggml import libggml, libggml_base_path
+
+    return (own_view, libggml, load_shared_library("ggml-base", libggml_base_path))
 
 
 @functools.lru_cache(maxsize=1)

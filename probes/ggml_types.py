@@ -107,3 +107,48 @@ FILE_TYPES: dict[int, str] = {
     41: "Q2_0",
 }
 """`general.file_type` -> the label that llama.cpp prints for it (`llama_ftype_name`)."""
+
+QUANTIZATIONS: dict[str, int] = {
+    "F32": 0,
+    "F16": 1,
+    "BF16": 32,
+    "Q8_0": 7,
+    "Q6_K": 18,
+    "Q5_K_M": 17,
+    "Q5_K_S": 16,
+    "Q5_1": 9,
+    "Q5_0": 8,
+    "Q4_K_M": 15,
+    "Q4_K_S": 14,
+    "Q4_1": 3,
+    "Q4_0": 2,
+    "IQ4_NL": 25,
+    "IQ4_XS": 30,
+    "MXFP4_MOE": 38,
+    "Q3_K_L": 13,
+    "Q3_K_M": 12,
+    "Q3_K_S": 11,
+    "IQ3_M": 27,
+    "IQ3_S": 26,
+    "IQ3_XS": 22,
+    "IQ3_XXS": 23,
+    "Q2_K": 10,
+    "Q2_K_S": 21,
+    "Q2_0": 41,
+    "IQ2_M": 29,
+    "IQ2_S": 28,
+    "IQ2_XS": 20,
+    "IQ2_XXS": 19,
+    "TQ2_0": 37,
+    "TQ1_0": 36,
+    "IQ1_M": 31,
+    "IQ1_S": 24,
+    "Q1_0": 40,
+}
+"""Names of the file types that llama.cpp's quantizer makes, largest first -> `general.file_type`."""
+
+QUANTIZATION_ALIASES = {"Q3_K": "Q3_K_M", "Q4_K": "Q4_K_M", "Q5_K": "Q5_K_M"}
+"""Short names that llama.cpp's own tool takes."""
+
+UNQUANTIZED = frozenset({"F32", "F16", "BF16", "F64", "I8", "I16", "I32", "I64"})
+"""Type names from which quantizing loses nothing that was not lost by intent."""

@@ -142,12 +142,8 @@ class Backend:
     @contextmanager
     def transfer(self, n_bytes: int) -> Iterator[Callable[[], None]]:
         """Copying that many bytes (a multiple of 4) from ordinary host memory onto the device."""
-        content = b"\x3f" * n_bytes  # fresh zeros would all come from one page
         with ExitStack() as stack:
-            context = _new_context(stack, 2)
-            tensor = _new_matrix(context, "F32", 1, n_bytes // 4)
-            self._allocate(stack, context, self._usual_buffer_type())
-
+            tensor, content = self._filled(stack, n_bytes)
             room = ctypes.create_string_buffer(_NUMBER_BYTES)
 
             def copy() -> None:
@@ -155,6 +151,24 @@ class Backend:
                 _read_back(tensor, room)
 
             yield copy
+
+    @contextmanager
+    def fetch(self, n_bytes: int) -> Iterator[Callable[[], None]]:
+        """Copying that many bytes (a multiple of 4) from the device into ordinary host memory."""
+        with ExitStack() as stack:
+            tensor, _ = self._filled(stack, n_bytes)
+            room = ctypes.create_string_buffer(n_bytes)
+            yield functools.partial(self._library.ggml_backend_tensor_get, tensor, room, 0, n_bytes)
+
+    def _filled(self, stack: ExitStack, n_bytes: int) -> tuple[int, bytes]:
+        """A tensor on the device and its content; fresh zeros would all come from one page."""
+        content = b"\x3f" * n_bytes
+        context = _new_context(stack, 2)
+        tensor = _new_matrix(context, "F32", 1, n_bytes // _NUMBER_BYTES)
+        self._allocate(stack, context, self._usual_buffer_type())
+        self._set(tensor, content)
+        _read_back(tensor, ctypes.create_string_buffer(_NUMBER_BYTES))
+        return tensor, content
 
     def _usual_buffer_type(self) -> int:
         return int(self._library.ggml_backend_dev_buffer_type(self.device.handle))

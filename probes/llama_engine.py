@@ -18,7 +18,7 @@ from probes.engine import EngineError, OpenTimes
 from probes.engine_log import parse_log
 from probes.engine_placement import Placing
 from probes.ggml_devices import engine_commit, list_devices
-from probes.records import DeviceFacts, EngineFacts, Resolved, Settings
+from probes.records import EngineFacts, Resolved, Settings
 
 _FLASH = {"auto": -1, "off": 0, "on": 1}
 _LOAD_MODES = {"auto": -1, "none": 0, "mmap": 1, "mlock": 2, "mmap+mlock": 3, "dio": 4}
@@ -210,12 +210,13 @@ class LlamaEngine:
     def resolved(self) -> Resolved:
         """See Engine."""
         facts = parse_log(self._log.texts())
+        # Without a device the log still says "offloaded N/N layers to GPU", so buffers have the last word.
         families = sorted(
             {_family(place.buffer) for place in facts.placements if place.model_bytes},
             key=lambda family: (family == "CPU", family),
         )
         return Resolved(
-            n_gpu_layers=facts.layers_placed if _has_device(list_devices()) else 0,
+            n_gpu_layers=facts.layers_placed if set(families) - {"CPU"} else 0,
             layers_total=facts.layers_total,
             n_ctx=lib.llama_n_ctx(self._context),
             n_batch=lib.llama_n_batch(self._context),
@@ -389,11 +390,6 @@ def _family(buffer: str) -> str:
         return "CPU"
     head = buffer.split("_")[0].split("[")[0]
     return head.rstrip("0123456789") or head
-
-
-def _has_device(devices: Sequence[DeviceFacts]) -> bool:
-    """Without one the log still says "offloaded N/N layers to GPU" of layers that stay on the CPU."""
-    return any(device.kind in ("gpu", "igpu", "meta", "unknown") for device in devices)
 
 
 def _greedy_chain() -> Any:

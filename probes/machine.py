@@ -14,12 +14,10 @@ from collections.abc import Collection
 from pathlib import Path
 
 from probes import cgroups
+from probes.gpus import gpu_states, list_gpus
 from probes.records import MachineFacts
 
 _CPU_FOLDER = "sys/devices/system/cpu"
-_AMD_VENDOR = "0x1002"
-_DEDICATED_MEMORY_BYTES = 2**30
-"""AMD graphics with less memory of their own are small integrated ones: no model fits there."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +53,9 @@ def read_machine_facts(
         limit = cgroups.memory_limit_bytes(cgroups.groups("memory", root))
     else:
         cores, memory, limit = _portable_cores(system), _portable_memory(), None
+    listing = list_gpus(root)
+    if listing.problem is not None:
+        unknown["gpu_names"] = listing.problem
     facts = MachineFacts(
         os=f"{system} {platform.release()} {platform.machine()}",
         python=f"{platform.python_implementation()} {platform.python_version()}",
@@ -67,8 +68,10 @@ def read_machine_facts(
         memory_available_bytes=memory.available,
         memory_limit_bytes=limit,
         swap_used_bytes=memory.swap_used,
-        gpu_names=(*_nvidia_names(unknown), *_amd_names(root)),
+        gpu_names=tuple(gpu.name for gpu in listing.gpus),
         unknown=unknown,
+        gpus=listing.gpus,
+        gpu_states=gpu_states(root=root),
     )
     unknown.update(_reasons(facts, system))
     return facts
@@ -224,36 +227,6 @@ def _cpu_name(system: str, root: Path) -> str | None:
         if key.strip() in ("model name", "Model", "Hardware") and value.strip():
             return value.strip()
     return _text(root / "proc/device-tree/model").strip("\0") or None
-
-
-def _nvidia_names(unknown: dict[str, str]) -> tuple[str, ...]:
-    """Names that the NVIDIA driver reports; without a driver the reason goes into `unknown`."""
-    import pynvml
-
-    try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError as problem:
-        unknown["gpu_names"] = f"no NVIDIA driver answers ({problem})"
-        return ()
-    try:
-        handles = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
-        return tuple(str(pynvml.nvmlDeviceGetName(handle)) for handle in handles)
-    except pynvml.NVMLError as problem:
-        unknown["gpu_names"] = f"the NVIDIA driver does not list its GPUs ({problem})"
-        return ()
-    finally:
-        pynvml.nvmlShutdown()
-
-
-def _amd_names(root: Path) -> tuple[str, ...]:
-    """AMD GPUs with memory of their own, as the Linux driver lists them."""
-    names = []
-    for device in sorted((root / "sys/class/drm").glob("card[0-9]*/device")):
-        memory = _text(device / "mem_info_vram_total")
-        is_amd = _text(device / "vendor") == _AMD_VENDOR
-        if is_amd and memory.isdecimal() and int(memory) >= _DEDICATED_MEMORY_BYTES:
-            names.append(_text(device / "product_name") or f"AMD GPU {_text(device / 'device')}".strip())
-    return tuple(names)
 
 
 def _sysctl(name: str) -> str | None:

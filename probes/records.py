@@ -425,6 +425,46 @@ class Neighbour:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Checkup:
+    """What may disturb or slow a run, before it. Each None that means "not known" has its reason in
+    `unknown`."""
+
+    governor: str | None
+    """How the kernel chooses clocks: `performance`, `powersave` ...; several values comma-joined."""
+    clock_driver: str | None
+    """`intel_pstate`, `amd-pstate-epp`, `acpi-cpufreq` ...: with the first two `powersave` still boosts."""
+    energy_preference: str | None
+    """`performance` to `power`, where the processor chooses by itself."""
+    power_plan: str | None
+    """Of Windows or macOS: `high performance`, `balanced`, `power saver`, `low power`, `automatic`."""
+    turbo: bool | None
+    on_battery: bool | None
+    """False too where there is no battery."""
+    temperature_c: float | None
+    """The hottest of the processor."""
+    temperature_limit_c: float | None
+    """At which it slows down, where told."""
+    neighbours: tuple[Neighbour, ...]
+    """Processes that use CPU right now."""
+    cpu_quota: float | None
+    """CPUs that the control group grants; None: no limit."""
+    throttled_fraction: float | None
+    """Share of the quota's periods in which the group was stopped so far; None: no quota at work."""
+    container: str | None
+    """`docker`, `podman`, `kubernetes`, `wsl` ...; None: none is noticed."""
+    virtual_machine: bool | None
+    cpu_features: tuple[str, ...] | None
+    """Instruction sets as the kernel names them."""
+    page_bytes: int
+    huge_pages: str | None
+    """`always`, `madvise`, `never`; None: the system has no such setting."""
+    disk_free_bytes: int | None
+    """Where runs are saved."""
+    unknown: dict[str, str]
+    """Field name -> why it is not known."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceMemory:
     """Memory of a device during the run."""
 

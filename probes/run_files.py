@@ -10,6 +10,8 @@ A new field with a default does not.
 
 from __future__ import annotations
 
+import codecs
+import contextlib
 import dataclasses
 import errno
 import json
@@ -25,7 +27,7 @@ from typing import Any, NoReturn
 from probes import codec
 from probes.atomic_file import replace_file
 from probes.errors import UnmeasurableError, UsageError
-from probes.records import SCHEMA_VERSION, CellStatus, Run
+from probes.records import SCHEMA_VERSION, CellStatus, Origin, Run
 
 Document = dict[str, Any]
 
@@ -57,6 +59,7 @@ class RunModel:
     """Untrusted text."""
     quantization: str
     path: str
+    made_from: Origin | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +85,17 @@ class UnreadableRun:
     run_id: str
     path: str
     problem: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class RunFile:
+    """A file in the folder of runs, with what tells whether it has changed."""
+
+    run_id: str
+    path: str
+    """Text: of ten thousand files, few are opened."""
+    mtime_ns: int
+    size: int
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,23 +212,32 @@ class RunStore:
         Raises UsageError: `unknown-run` where there is none, else as `parse` does, the file named in
         front; UnmeasurableError (`unreadable`) where the system refuses to read it.
         """
-        path = self._find(str(name))
+        path = self.find(str(name))
         try:
-            return parse(_read_text(path))
+            return parse(read_text(path))
         except UsageError as problem:
             raise UsageError(f"can not use {path}: {problem}", reason=problem.reason) from problem
 
     def list_runs(self, limit: int | None = None) -> tuple[RunSummary | UnreadableRun, ...]:
         """Saved runs, newest first, at most `limit`; files that can not be read are among them."""
-        return tuple(_summary(path) for path in self._files()[:limit])
+        return tuple(summarize(path) for path in self._files()[:limit])
 
     def last_profiled_model(self) -> Path | None:
-        """The file that the newest readable run measured first; None without one or when it has gone."""
+        """The file that the newest readable run measured first, or the one that it was made from; None without
+        one or when it has gone."""
         for path in self._files():
-            summary = _summary(path)
+            summary = summarize(path)
             if isinstance(summary, RunSummary) and summary.models:
-                return _existing(Path(summary.models[0].path))
+                first = summary.models[0]
+                return _existing(Path(first.made_from.path if first.made_from else first.path))
         return None
+
+    def files(self) -> list[RunFile]:
+        """The run files, newest first."""
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError), os.scandir(self.folder) as entries:
+            found = [file for entry in entries if (file := _run_file(entry))]
+            return sorted(found, key=lambda file: file.run_id, reverse=True)
+        return []
 
     def _files(self) -> list[Path]:
         """Run files, newest first: ids sort by time. Files being written begin with a dot."""
@@ -229,19 +252,22 @@ class RunStore:
             )
         return self.folder / f"{run_id}.json"
 
-    def _find(self, name: str) -> Path:
+    def find(self, name: str) -> Path:
+        """The file that `load` reads for this name. Raises UsageError (`unknown-run`)."""
         last = _LAST.fullmatch(name)
         if last:
             return self._nth_last(int(last[1] or 0))
         if name.endswith(".json") or Path(name).name != name:
             return Path(name)
-        path = self._file(name)
-        if not path.exists():
-            raise UsageError(
-                f"there is no saved run {name} in {self.folder}: `llmphase runs` lists what is there",
-                reason="unknown-run",
-            )
-        return path
+        saved = _existing(self.folder / f"{name}.json") if _RUN_ID.fullmatch(name) else None
+        found = saved or _existing(Path(name))
+        if found:
+            return found
+        self._file(name)  # refuses what can be no id
+        raise UsageError(
+            f"there is no saved run {name} in {self.folder}: `llmphase runs` lists what is there",
+            reason="unknown-run",
+        )
 
     def _nth_last(self, back: int) -> Path:
         paths = self._files()
@@ -257,8 +283,24 @@ class RunStore:
         return paths[back]
 
 
-def _read_text(path: Path) -> str:
-    """The text of a regular file of sane size, or an error that says what it is instead."""
+def _run_file(entry: os.DirEntry[str]) -> RunFile | None:
+    """None for what is no run file, or has been removed since the folder was read."""
+    run_id = entry.name.removesuffix(".json")
+    if run_id == entry.name or not _RUN_ID.fullmatch(run_id):
+        return None
+    try:
+        facts = entry.stat()
+    except FileNotFoundError:
+        return None
+    return RunFile(run_id=run_id, path=entry.path, mtime_ns=facts.st_mtime_ns, size=facts.st_size)
+
+
+def read_text(path: Path) -> str:
+    """The text of a regular file of sane size.
+
+    Raises UsageError that says what it is instead (`bad-run-file`) or that it is not there (`unknown-run`),
+    UnmeasurableError (`unreadable`).
+    """
     try:
         facts = path.stat()
         if not stat.S_ISREG(facts.st_mode):
@@ -267,11 +309,17 @@ def _read_text(path: Path) -> str:
             raise codec.DecodeError(
                 f"it is {facts.st_size / 2**20:.0f} MiB, and run files end at {MAX_FILE_BYTES // 2**20} MiB"
             )
-        return path.read_bytes().decode("utf-8-sig")
+        return _decoded(path.read_bytes())
     except UnicodeDecodeError:
         raise codec.DecodeError("it is not text, so no run file") from None
     except (OSError, ValueError) as problem:
         _raise_unread(path, problem)
+
+
+def _decoded(data: bytes) -> str:
+    """UTF-8, or UTF-16 where it says so: what PowerShell makes of another program's output."""
+    is_wide = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    return data.decode("utf-16" if is_wide else "utf-8-sig")
 
 
 def _raise_unread(path: Path, problem: OSError | ValueError) -> NoReturn:
@@ -302,9 +350,10 @@ def _document(text: str) -> Document:
     return upgrade(document)
 
 
-def _summary(path: Path) -> RunSummary | UnreadableRun:
+def summarize(path: Path) -> RunSummary | UnreadableRun:
+    """What a list says of one run file."""
     try:
-        head = codec.decode(_RunHead, _document(_read_text(path)))
+        head = codec.decode(_RunHead, _document(read_text(path)))
     except (UsageError, UnmeasurableError) as problem:
         return UnreadableRun(run_id=path.stem, path=str(path), problem=str(problem))
     statuses = [status for group in head.groups for status in _statuses(group)]

@@ -22,6 +22,7 @@ from probes.records import (
     DeviceCeiling,
     Disturbance,
     EngineFacts,
+    LinkFacts,
     MachineFacts,
     Neighbour,
     Run,
@@ -46,6 +47,7 @@ class Session:
         version: str,
         together: bool = False,
         ceilings: tuple[DeviceCeiling, ...] = (),
+        links: tuple[LinkFacts, ...] = (),
     ) -> None:
         self._plan = plan
         self._save = save
@@ -72,6 +74,7 @@ class Session:
             warnings=plan.warnings,
             workload=plan.groups[0].workload if plan.groups else None,
             ceilings=ceilings,
+            links=links,
         )
 
     def measure(self) -> Run:

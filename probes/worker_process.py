@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import queue
+import re
 import signal
 import subprocess
 import sys
@@ -16,15 +17,19 @@ from probes.errors import UnmeasurableError
 from probes.messages import MAX_LINE_BYTES, Command, Event, ProtocolError, Quit, event_from_line, to_line
 
 _BOOTSTRAP = (
-    "import sys; sys.path[:] = [p for p in sys.path if p]; import json; "
-    "sys.path[:] = json.loads(sys.argv[1]); from probes.worker import main; main()"
+    "import sys; sys.path[:] = [p for p in sys.path if p]; import importlib, json; "
+    "sys.path[:] = json.loads(sys.argv[1]); importlib.import_module(sys.argv[2]).main(sys.argv[3:])"
 )
 """The child sees exactly the parent's import path, and never modules of the folder it is started in."""
 
-_ENGINE_ENVIRONMENT = {"GGML_NO_BACKTRACE": "1"}
+ENGINE_ENVIRONMENT = {"GGML_NO_BACKTRACE": "1"}
 """Without it an abort of the engine starts a debugger, whose output hides the reason."""
 
 _LAST_WORDS_BYTES = 4096
+_SOURCE_FOLDER = re.compile(r"^\S*[/\\](?=[^/\\\s]+:\d+:)")
+"""In front of an abort's place in the engine's source: of the machine that built it, no help to anybody."""
+_REMOTE_WORDS = "Remote RPC server crashed"
+_REMOTE_HINT = " (a remote device stopped answering: look after its `llmphase rpc-server`)"
 _END_S = 5.0
 
 
@@ -41,13 +46,12 @@ class WorkerProcess:
 
     def __init__(self) -> None:
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `end`
-        path = json.dumps([entry for entry in sys.path if entry])
         self._process = subprocess.Popen(
-            [sys.executable, "-c", _BOOTSTRAP, path],
+            child_command("probes.worker"),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
-            env=os.environ | _ENGINE_ENVIRONMENT,
+            env=os.environ | ENGINE_ENVIRONMENT,
         )
         self._events: queue.Queue[Event | ProtocolError | None] = queue.Queue()
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -124,8 +128,9 @@ class WorkerProcess:
         name = _signal_name(-code) if code < 0 else None
         how = f"was ended by {name}" if name else f"ended with code {code}"
         words = self._last_words()
+        hint = _REMOTE_HINT if _REMOTE_WORDS in words else _hint(name)
         return WorkerCrash(
-            f"the measuring process {how}{_hint(name)}" + (f"; its last words: {words}" if words else ""),
+            f"the measuring process {how}{hint}" + (f"; its last words: {words}" if words else ""),
             signal_name=name,
         )
 
@@ -135,7 +140,13 @@ class WorkerProcess:
         size = self._errors.seek(0, 2)
         self._errors.seek(max(0, size - _LAST_WORDS_BYTES))
         lines = self._errors.read().decode("utf-8", "replace").strip().splitlines()
-        return lines[-1][:300] if lines else ""
+        return _SOURCE_FOLDER.sub("", lines[-1])[:300] if lines else ""
+
+
+def child_command(module: str, *arguments: str) -> list[str]:
+    """The command that runs `main(arguments)` of one of our modules in a process of its own."""
+    path = json.dumps([entry for entry in sys.path if entry])
+    return [sys.executable, "-c", _BOOTSTRAP, path, module, *arguments]
 
 
 def _signal_name(number: int) -> str:

@@ -9,11 +9,15 @@ import typer
 
 from probes.errors import EXIT_DONE
 from profiler_cli import __version__
+from profiler_cli.commands.compare import compare
 from profiler_cli.commands.diagnose import diagnose
+from profiler_cli.commands.devices import devices
 from profiler_cli.commands.doctor import doctor
+from profiler_cli.commands.history import history
 from profiler_cli.commands.models import models
 from profiler_cli.commands.profile import profile
 from profiler_cli.commands.report import report
+from profiler_cli.commands.rpc_server import rpc_server
 from profiler_cli.commands.runs import runs
 
 DEFAULT_TRIALS = 2
@@ -28,7 +32,7 @@ app = typer.Typer(
     epilog="Exit codes: 0 done, 1 a check failed, 2 wrong use, 3 could not measure, 130 interrupted.",
 )
 
-for command in (profile, diagnose, report, runs, models, doctor):
+for command in (profile, diagnose, compare, report, runs, history, models, devices, doctor, rpc_server):
     app.command()(command)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from probes.errors import EXIT_GATE, LlmphaseError, UnmeasurableError, UsageError
-from probes.inquiries import measure_ceilings_of
+from probes.inquiries import measure_ceilings_of, measure_links
 from probes.machine import default_threads, read_machine_facts
 from probes.memory_plan import plan_memory
 from probes.plan import Asked, Plan, build_workload_plan
@@ -47,7 +47,7 @@ def diagnose_run(name: str, question: Question, gates: Gates, wishes: Wishes, ex
     if not any(cell.samples for group in run.groups for cell in group.cells):
         raise UnmeasurableError(f"run {run.run_id} has no measured cell to diagnose from", reason="no-cell")
     diagnosed = dataclasses.replace(run, workload=question.counted_workload())
-    return _conclude(_report(diagnosed, question, extras), gates, destination, quiet=wishes.quiet)
+    return conclude(_report(diagnosed, question, extras), gates, destination, quiet=wishes.quiet)
 
 
 def diagnose_model(
@@ -65,10 +65,11 @@ def diagnose_model(
     threads = default_threads(machine)
     plan = build_workload_plan(facts, asked, workload, prompt, threads)
     _check_context(facts, asked, workload, plan, machine)
-    check_memory(plan, machine, force=wishes.force)
+    plan, _ = check_memory(plan, machine, force=wishes.force)
     _announce(plan, workload, question, quiet=quiet)
     saver = Saver(store if wishes.save else None)
-    run = run_session(plan, machine, _FirstVerdict(saver, quiet=quiet), quiet=quiet)
+    links = measure_links(plan.groups[0].settings.rpc_servers)
+    run = run_session(plan, machine, _FirstVerdict(saver, quiet=quiet), links=links, quiet=quiet)
     if not run.finished:
         return interrupted(run, saver, destination)
     code = exit_code(run)
@@ -82,7 +83,7 @@ def diagnose_model(
         remedies = diagnosis_of_run(run).remedies
         verified = verify_remedies(run, plan, remedies, extras.verify, machine, quiet=quiet)
     report = diagnosis_of_run(run, verified=verified, explain=extras.explain, defaulted=question.defaulted)
-    return _conclude(report, gates, destination, quiet=quiet)
+    return conclude(report, gates, destination, quiet=quiet)
 
 
 def _one_model(model: str | None, store: RunStore, *, quiet: bool) -> ModelFacts:
@@ -172,8 +173,8 @@ def _renderer(report: DiagnosisReport) -> Render:
     return lambda form, style: DIAGNOSIS_FORMATS[form].render(report, style)
 
 
-def _conclude(report: DiagnosisReport, gates: Gates, destination: Destination, *, quiet: bool) -> int:
-    """Deliver, then hold the gates."""
+def conclude(report: DiagnosisReport, gates: Gates, destination: Destination, *, quiet: bool) -> int:
+    """Deliver, then hold the gates: the exit code."""
     deliver(_renderer(report), destination, show_too=not quiet, quiet=quiet)
     problems = gates.broken(report.verdict, report.ttft_s, report.wait_s, report.decode_tok_s)
     for problem in problems:

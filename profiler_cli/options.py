@@ -81,6 +81,29 @@ def parse_duration_ns(text: str, option: str = "--budget") -> int:
     return total_ns
 
 
+def parse_bandwidth(text: str, option: str = "--memory-bandwidth") -> float:
+    """Bytes a second from `50GB/s`, `51.2 GB/s`, `46.5GiB/s`. Raises UsageError."""
+    match = re.fullmatch(r"([0-9]{1,6}(?:\.[0-9]{1,6})?) ?([MGT])(i?)B(?:/s|ps)?", text.strip(), re.I)
+    rate = 0.0
+    if match:
+        power = "MGT".index(match[2].upper()) + 2
+        rate = float(match[1]) * float(1024 if match[3] else 1000) ** power
+    if not 1e8 <= rate <= 1e14:
+        raise UsageError(
+            f"{option}: {_shown(text)} is no bandwidth from 0.1 GB/s to 100 TB/s; give one such as 50GB/s",
+            reason="bandwidth",
+        )
+    return rate
+
+
+def parse_age_s(text: str, option: str) -> float:
+    """Seconds from `30d`, `8w` or `12h`. Raises UsageError."""
+    match = re.fullmatch(r"([0-9]{1,6})([hdw])", text.strip().lower())
+    if match is None or not int(match[1]):
+        raise UsageError(f"{option}: {_shown(text)} is no age; give one such as 30d, 8w or 12h", reason="age")
+    return int(match[1]) * {"h": 3600.0, "d": 86_400.0, "w": 604_800.0}[match[2]]
+
+
 def parse_share(text: str, option: str = "--precision") -> float:
     """A share from `3%` or `0.03`. Raises UsageError."""
     plain = text.strip()
@@ -245,6 +268,7 @@ PROFILE_FORMATS = (
     *FORMATS,
     *("llama-bench-json", "llama-bench-jsonl", "llama-bench-csv", "llama-bench-sql", "llama-bench-md"),
 )
+COMPARISON_FORMATS = (*FORMATS, "junit")
 
 Format = Annotated[
     str | None,

@@ -14,7 +14,7 @@ from probes.inquiries import read_engine_facts
 from probes.memory_plan import MemoryPlan, plan_memory, refusal, require_fits
 from probes.model_sources import resolve_models
 from probes.plan import Plan
-from probes.records import CellResult, DeviceCeiling, MachineFacts, ModelFacts, Run
+from probes.records import CellResult, DeviceCeiling, LinkFacts, MachineFacts, ModelFacts, Run
 from probes.run_files import RunStore
 from probes.session import Session
 from profiler_cli import __version__
@@ -156,6 +156,7 @@ def run_session(
     quiet: bool,
     together: bool = False,
     ceilings: tuple[DeviceCeiling, ...] = (),
+    links: tuple[LinkFacts, ...] = (),
 ) -> Run:
     """Measure a plan, with progress on standard error."""
     options = plan.options
@@ -168,7 +169,15 @@ def run_session(
     )
     policy = PrecisionPolicy(options.precision, options.repetitions)
     session = Session(
-        plan, machine, policy, saver, progress.show, __version__, together=together, ceilings=ceilings
+        plan,
+        machine,
+        policy,
+        saver,
+        progress.show,
+        __version__,
+        together=together,
+        ceilings=ceilings,
+        links=links,
     )
     try:
         return session.measure()

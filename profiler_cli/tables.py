@@ -19,4 +19,4 @@ def aligned(rows: Sequence[Sequence[str]]) -> str:
 def shown(text: str, *, limit: int = 300) -> str:
     """Text of any origin as one harmless line that standard output can write."""
     line = clean(text, limit=limit)
-    return line if style_of(sys.stdout).unicode else to_ascii(line)
+    return line if line.isascii() or style_of(sys.stdout).unicode else to_ascii(line)

@@ -1,4 +1,4 @@
-"""The only module that draws: two line charts by plotext and one bar by hand, as plain text without colour
+"""The only module that draws: line charts by plotext and one bar by hand, as plain text without colour
 codes.
 
 plotext 5 and 6 share a name and hardly a function; `_frame_5` and `_frame_6` are all that knows the
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import statistics
 from collections.abc import Sequence
 
 from reports import units
@@ -19,6 +20,8 @@ HEIGHT = 14
 MIN_WIDTH = 40
 _TICK_GAP = 7
 """Columns that a tick label of the x axis needs."""
+_DATE_GAP = 18
+"""Columns that a date on the x axis needs."""
 _Y_STEPS = 4
 
 _FILLS = "█▒░▓╱▞"
@@ -51,6 +54,8 @@ class ChartData:
 
     ttft: tuple[Point, ...] = ()
     """Seconds to the first token by prompt length."""
+    ttft_title: str = "Time to first token"
+    """Of another program's file: what it timed in its place."""
     decode: tuple[Point, ...] = ()
     """Tokens per second by depth."""
     wait: tuple[Share, ...] = ()
@@ -59,12 +64,34 @@ class ChartData:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class BytesPoint:
+    """One quantization's decode rate."""
+
+    label: str
+    n_bytes: int
+    """Weights read for one token."""
+    tokens_per_s: float
+    is_off_line: bool
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class BytesChart:
+    """Decode rates by bytes read, and the line through those that follow them."""
+
+    title: str
+    points: tuple[BytesPoint, ...]
+    line: tuple[tuple[float, float], ...]
+    """(bytes, tokens per second) along the fitted line; empty without one."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class _Frame:
     """A chart in numbers, ready for either plotext."""
 
     x: list[float]
     y: list[float]
-    predicted: list[bool]
+    marks: list[str]
+    """The sign of each point."""
     x_label: str
     x_ticks: list[float]
     x_tick_labels: list[str]
@@ -72,28 +99,43 @@ class _Frame:
     y_tick_labels: list[str]
     width: int
     unicode: bool
+    curve: tuple[list[float], list[float]] | None = None
+    """The line to draw, empty for none; None: from point to point."""
 
-    def marks(self) -> tuple[str, str]:
-        """Signs of a measured and of a predicted point."""
-        return (_MARK, _PREDICTED_MARK) if self.unicode else (_ASCII_MARK, _ASCII_PREDICTED_MARK)
+    def line(self) -> tuple[list[float], list[float]]:
+        """The line's own points."""
+        return (self.x, self.y) if self.curve is None else self.curve
 
-    def split(self, predicted: bool) -> tuple[list[float], list[float]]:
-        """The points of one kind."""
-        kept = [i for i, flag in enumerate(self.predicted) if flag is predicted]
-        return [self.x[i] for i in kept], [self.y[i] for i in kept]
+    def by_mark(self) -> list[tuple[str, list[float], list[float]]]:
+        """Each sign with its points, in the order of their first ones."""
+        return [
+            (
+                mark,
+                [x for x, own in zip(self.x, self.marks, strict=True) if own == mark],
+                [y for y, own in zip(self.y, self.marks, strict=True) if own == mark],
+            )
+            for mark in dict.fromkeys(self.marks)
+        ]
 
 
-def ttft_chart(points: Sequence[Point], *, width: int, unicode: bool) -> str | None:
+def ttft_chart(
+    points: Sequence[Point], *, width: int, unicode: bool, title: str = "Time to first token"
+) -> str | None:
     """Time to first token against prompt length; None with fewer than two points, for a line needs two."""
     top = max((point.value for point in points), default=0.0)
     scale, unit = (1.0, "s") if top >= 1 else (1e-3, "ms")
     scaled = [dataclasses.replace(point, value=point.value / scale) for point in points]
-    return _chart(scaled, f"Time to first token [{unit}]", "prompt length [tokens]", width, unicode)
+    return _chart(scaled, f"{title} [{unit}]", "prompt length [tokens]", width, unicode)
 
 
 def decode_chart(points: Sequence[Point], *, width: int, unicode: bool) -> str | None:
     """Decode rate against depth; None with fewer than two points."""
     return _chart(points, "Decode rate [tokens/s]", "depth: tokens already in the cache", width, unicode)
+
+
+def layers_chart(points: Sequence[Point], *, title: str, width: int, unicode: bool) -> str | None:
+    """A rate against layers on devices, the cliff with a sign of its own; None with fewer than two points."""
+    return _chart(points, title, "layers on devices", width, unicode)
 
 
 def _chart(points: Sequence[Point], title: str, x_label: str, width: int, unicode: bool) -> str | None:
@@ -102,10 +144,11 @@ def _chart(points: Sequence[Point], title: str, x_label: str, width: int, unicod
     ordered = sorted(points, key=lambda point: point.tokens)
     y_ticks = nice_ticks(max(point.value for point in ordered))
     x_ticks = _spaced([point.tokens for point in ordered], width)
+    plain, predicted = (_MARK, _PREDICTED_MARK) if unicode else (_ASCII_MARK, _ASCII_PREDICTED_MARK)
     frame = _Frame(
         x=[float(point.tokens) for point in ordered],
         y=[point.value for point in ordered],
-        predicted=[point.predicted for point in ordered],
+        marks=[predicted if point.predicted else plain for point in ordered],
         x_label=x_label,
         x_ticks=[float(n) for n in x_ticks],
         x_tick_labels=[units.tick(n) for n in x_ticks],
@@ -114,11 +157,81 @@ def _chart(points: Sequence[Point], title: str, x_label: str, width: int, unicod
         width=width,
         unicode=unicode,
     )
+    note = f"  {predicted} predicted" if predicted in frame.marks else ""
+    return f"{title}{note}\n{_drawn(frame)}"
+
+
+def bytes_chart(chart: BytesChart, *, width: int, unicode: bool) -> str | None:
+    """Decode rate against the bytes that a token reads, with the fitted line; None with fewer than two
+    amounts of bytes. Ticks are the names of what was measured there."""
+    points = sorted(chart.points, key=lambda point: point.n_bytes)
+    low, high = (points[0].n_bytes, points[-1].n_bytes) if points else (0, 0)
+    if low == high or width < MIN_WIDTH:
+        return None
+    gap = max(len(point.label) for point in points) + 1
+    named = {point.n_bytes: point.label for point in points}
+    ticks = _spaced(list(named), width, gap)
+    y_ticks = nice_ticks(max(point.tokens_per_s for point in points))
+    on, off = (_MARK, _PREDICTED_MARK) if unicode else (_ASCII_MARK, _ASCII_PREDICTED_MARK)
+    frame = _Frame(
+        x=[float(point.n_bytes) for point in points],
+        y=[point.tokens_per_s for point in points],
+        marks=[off if point.is_off_line else on for point in points],
+        x_label=f"weights read for a token, from {units.size(low)} to {units.size(high)}",
+        x_ticks=[float(tick) for tick in ticks],
+        x_tick_labels=[named[tick] for tick in ticks],
+        y_ticks=y_ticks,
+        y_tick_labels=[f"{tick:g}" for tick in y_ticks],
+        width=width,
+        unicode=unicode,
+        curve=([x for x, _ in chart.line], [y for _, y in chart.line]),
+    )
+    note = f"  {off} off the line" if off in frame.marks else ""
+    return f"{chart.title} [tokens/s]{note}\n{_drawn(frame)}"
+
+
+def _drawn(frame: _Frame) -> str:
+    """The chart's lines without its title, blank ones left out."""
     drawn = _draw(frame)
-    text = drawn if unicode else to_ascii(drawn)
-    lines = [line.rstrip() for line in text.splitlines()]
-    note = f"  {frame.marks()[1]} predicted" if any(frame.predicted) else ""
-    return "\n".join([f"{title}{note}", *(line for line in lines if line)])
+    text = drawn if frame.unicode else to_ascii(drawn)
+    return "\n".join(line.rstrip() for line in text.splitlines() if line.strip())
+
+
+def time_chart(
+    points: Sequence[tuple[float, float, str]], *, title: str, width: int, unicode: bool
+) -> str | None:
+    """Values over time: (seconds since the epoch, value, the one-letter sign of its kind), oldest first.
+
+    Where several fall into one column of the chart, their median stands for those of a kind. None with fewer
+    than two moments.
+    """
+    if len({moment for moment, _, _ in points}) < 2 or width < MIN_WIDTH:
+        return None
+    first, last = points[0][0], points[-1][0]
+    binned: dict[tuple[int, str], list[tuple[float, float]]] = {}
+    for moment, value, mark in points:
+        column = round((moment - first) / (last - first) * (width - _TICK_GAP))
+        binned.setdefault((column, mark), []).append((moment, value))
+    kept = sorted(
+        (statistics.median(m for m, _ in bin), statistics.median(v for _, v in bin), mark)
+        for (_, mark), bin in binned.items()
+    )
+    y_ticks = nice_ticks(max(value for _, value, _ in kept))
+    ticks = max(2, width // _DATE_GAP)
+    x_ticks = [first + (last - first) * i / (ticks - 1) for i in range(ticks)]
+    frame = _Frame(
+        x=[moment for moment, _, _ in kept],
+        y=[value for _, value, _ in kept],
+        marks=[mark for _, _, mark in kept],
+        x_label="time [UTC]",
+        x_ticks=x_ticks,
+        x_tick_labels=[units.moment_tick(tick, last - first) for tick in x_ticks],
+        y_ticks=y_ticks,
+        y_tick_labels=[f"{tick:g}" for tick in y_ticks],
+        width=width,
+        unicode=unicode,
+    )
+    return f"{title}\n{_drawn(frame)}"
 
 
 def nice_ticks(top: float) -> list[float]:
@@ -130,11 +243,11 @@ def nice_ticks(top: float) -> list[float]:
     return [round(i * step, 12) for i in range(math.ceil(top / step - 1e-9) + 1)]
 
 
-def _spaced(tokens: Sequence[int], width: int) -> list[int]:
+def _spaced(tokens: Sequence[int], width: int, gap_columns: int = _TICK_GAP) -> list[int]:
     """The lengths that get a tick: both ends, and from the largest down each that is far enough from the
     others."""
     low, high = min(tokens), max(tokens)
-    gap = (high - low) * _TICK_GAP / (width - _TICK_GAP)
+    gap = (high - low) * gap_columns / (width - gap_columns)
     kept = [low, high]
     for n in sorted(set(tokens), reverse=True):
         if all(abs(n - other) >= gap for other in kept):
@@ -160,11 +273,10 @@ def _frame_6(plotext, frame: _Frame) -> str:  # type: ignore[no-untyped-def]
     plotext.terminal.limit(False, False)
     figure.plot_size(frame.width, HEIGHT)
     figure.label(frame.x_label, "x")
-    figure.draw(figure.signal(frame.x, frame.y, marker=_line_mark(frame)).lines())
-    for predicted, mark in zip((False, True), frame.marks(), strict=True):
-        x, y = frame.split(predicted)
-        if x:
-            figure.draw(figure.signal(x, y, marker=mark))
+    if all(frame.line()):
+        figure.draw(figure.signal(*frame.line(), marker=_line_mark(frame)).lines())
+    for mark, x, y in frame.by_mark():
+        figure.draw(figure.signal(x, y, marker=mark))
     figure.ruler("x", "lower").lim(frame.x[0], frame.x[-1]).ticks(frame.x_ticks, frame.x_tick_labels)
     figure.ruler("y", "left").lim(0, frame.y_ticks[-1]).ticks(frame.y_ticks, frame.y_tick_labels)
     return str(figure.build().string(colorless=True))
@@ -177,11 +289,10 @@ def _frame_5(plotext, frame: _Frame) -> str:  # type: ignore[no-untyped-def]
     plotext.limit_size(False, False)
     plotext.plot_size(frame.width, HEIGHT)
     plotext.xlabel(frame.x_label)
-    plotext.plot(frame.x, frame.y, marker=_line_mark(frame))
-    for predicted, mark in zip((False, True), frame.marks(), strict=True):
-        x, y = frame.split(predicted)
-        if x:
-            plotext.scatter(x, y, marker=mark)
+    if all(frame.line()):
+        plotext.plot(*frame.line(), marker=_line_mark(frame))
+    for mark, x, y in frame.by_mark():
+        plotext.scatter(x, y, marker=mark)
     plotext.xlim(frame.x[0], frame.x[-1])
     plotext.xticks(frame.x_ticks, frame.x_tick_labels)
     plotext.ylim(0, frame.y_ticks[-1])

@@ -16,6 +16,7 @@ from reports.ceilings import CeilingReport, PhaseShare, assess
 from reports.charts import Share
 from reports.diagnosis import Explained, diagnose
 from reports.evidence import Evidence
+from reports.logged import Logged
 from reports.notices import Notice
 from reports.parts import Facts, Table
 from reports.phase_diagram import PhaseMap, calibrated, phase_map
@@ -37,9 +38,11 @@ _WALK_OUTPUT = "output-tokens"
 class Measured:
     """What the run that the evidence comes from says about itself."""
 
-    run_id: str
-    started_at: str
-    llmphase_version: str
+    run_id: str | None
+    started_at: str | None
+    llmphase_version: str | None
+    origin: str
+    """The three in one sentence."""
     model_name: str
     model_subtitle: str
     settings: Facts
@@ -83,6 +86,8 @@ class DiagnosisReport:
     """Every rule, where that was asked for."""
     measured: Measured | None
     """None for evidence without a run."""
+    logged: Logged | None = None
+    """Of evidence from a log or a facts file."""
 
     headline: tuple[str, ...]
     """The answer: what one waits for, then what saves most."""
@@ -100,6 +105,11 @@ class DiagnosisReport:
     """How to apply the first remedies."""
     unknown_sentence: str
     rules_table: Table | None
+
+    @property
+    def notices(self) -> tuple[Notice, ...]:
+        """What to know before trusting the figures."""
+        return tuple(notice for origin in (self.measured, self.logged) if origin for notice in origin.notices)
 
     @property
     def remedies(self) -> tuple[Remedy, ...]:
@@ -190,7 +200,7 @@ def build_diagnosis_report(
         phase_map=around,
         turns_table=turns_table(turns, workload, evidence.n_ctx) if workload else None,
         evidence_table=sections.evidence_table(diagnosis.numbers),
-        ceiling_sentences=sections.ceiling_sentences(found, diagnosis, evidence.n_prompt),
+        ceiling_sentences=sections.ceiling_sentences(found, diagnosis, evidence),
         remedies_table=remedies_table(
             advice, assumed_tokens=USUAL_OUTPUT_TOKENS if evidence.n_output is None else None
         ),
@@ -235,6 +245,7 @@ def _measured(profile: Report, index: int, found: CeilingReport | None) -> Measu
         run_id=profile.run_id,
         started_at=profile.started_at,
         llmphase_version=profile.llmphase_version,
+        origin=profile.origin,
         model_name=model.name,
         model_subtitle=model.subtitle,
         settings=dataclasses.replace(model.settings, facts=kept),

@@ -150,17 +150,25 @@ def nearest(shares: Sequence[PhaseShare], prompt_tokens: int | None) -> PhaseSha
 
 
 def ceiling_sentences(
-    found: CeilingReport | None, diagnosis: Diagnosis, prompt_tokens: int | None
+    found: CeilingReport | None, diagnosis: Diagnosis, evidence: Evidence
 ) -> tuple[str, ...]:
     """What share of its ceiling each phase reached, and what the ceiling would allow."""
     if found is None:
         if diagnosis.ceiling_share is None:
             return ()
         share = units.percent(diagnosis.ceiling_share)
-        return (f"Decode reaches {share} of the memory ceiling: bytes read over the memory's bandwidth.",)
+        return (f"Decode reaches {share} of the memory ceiling: bytes read over {_bandwidth(evidence)}.",)
+    prompt_tokens = evidence.n_prompt
     shares = [nearest(found.decode, prompt_tokens), nearest(found.prefill, prompt_tokens)]
     said = [_ceiling_sentence(one, prompt_tokens) for one in shares if one is not None]
     return (*said, *(f"Left out of the ceilings: {clean(doubt)}." for doubt in found.unknown))
+
+
+def _bandwidth(evidence: Evidence) -> str:
+    """Whose figure the roof is."""
+    if evidence.host_works or evidence.sources.get("gpu_bandwidth_bytes_s") != "data sheet":
+        return "the memory's bandwidth"
+    return "the bandwidth in the maker's data sheet, which no program reaches in full"
 
 
 def _ceiling_sentence(share: PhaseShare, prompt_tokens: int | None) -> str:

@@ -146,6 +146,12 @@ class Evidence:
     cpu_clock_max_hz: float | None = None
     throttled: bool | None = None
     """Power or heat holds a device's clock down."""
+    throttle_reasons: tuple[str, ...] | None = None
+    """Which of them, in the driver's terms: `thermal`, `power-cap` ..."""
+    gpu_foreign_utilization: float | None = None
+    """Of the GPUs in use, before the run: what others did there."""
+    gpu_foreign_processes: int | None = None
+    """Other processes that compute on them."""
     swap_in_bytes: int | None = None
     disk_read_bytes: int | None = None
     disk_read_bytes_s: float | None = None

@@ -10,7 +10,9 @@ from reports import units
 from reports.evidence import FACT_NAMES, Evidence
 from reports.text import clean
 
-_SHARES = frozenset({"gpu_utilization", "gpu_memory_utilization", "cpu_utilization"})
+_SHARES = frozenset(
+    {"gpu_utilization", "gpu_memory_utilization", "gpu_foreign_utilization", "cpu_utilization"}
+)
 _SIZES = frozenset({"bytes_per_token", "kv_bytes_per_token"})
 _UNITS = (
     ("_bytes_s", "bytes/s"),

@@ -11,21 +11,18 @@ import dataclasses
 import difflib
 import json
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from probes.errors import UsageError
+from reports import datasheet, plausibility
 from reports.evidence import Evidence, Source
 from reports.text import clean
-from reports.units import duration, token_rate
 
 _MAX_COUNT = 10**15
 _LARGEST, _SMALLEST = 1e18, 1e-12
 """Beyond these no second, byte, token or rate was ever observed, and sums lose their meaning."""
 _MAX_POINTS = 10_000
-_SAME_RATE = 0.1
-"""A printed rate further than this share from its time and count is not rounding."""
-_SAME_TIME = 0.02
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,13 +42,18 @@ class FactsError(UsageError):
 
 def read_facts(text: str) -> FactsRead:
     """Evidence from the text of a facts file. Raises FactsError."""
+    return evidence_from(parse_facts(text))
+
+
+def parse_facts(text: str) -> dict[str, Any]:
+    """The keys and values of a facts file, not yet checked. Raises FactsError."""
     try:
         values = json.loads(text, object_pairs_hook=_without_doubles, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
         raise FactsError(f"the facts are no valid JSON: {clean(str(error))}") from error
     if not isinstance(values, dict):
         raise FactsError('the facts must be one JSON object, such as {"prefill_s": 7.9, "decode_s": 0.6}')
-    return evidence_from(values)
+    return values
 
 
 def evidence_from(values: Mapping[str, object], *, estimated: Collection[str] = ()) -> FactsRead:
@@ -68,8 +70,40 @@ def evidence_from(values: Mapping[str, object], *, estimated: Collection[str] = 
                 kept[key] = _READERS[key](value)
             except _BadValueError as problem:
                 raise FactsError(f"{key}: {problem}") from None
-    notes = list(_reconciled(kept))
+    for _, contradiction in plausibility.contradictions(kept):
+        raise FactsError(contradiction)
     sources: dict[str, Source] = {key: _source(key, estimated) for key in kept}
+    return _finished(kept, sources, [])
+
+
+def lenient_evidence(values: Mapping[str, object], sources: Mapping[str, Source]) -> FactsRead:
+    """Evidence from what another program printed: a value that can not be is left out with a remark.
+
+    `sources` has the source of each fact that is not from the log. Fields of `Evidence` that no facts file
+    has are taken as they are.
+    """
+    kept: dict[str, Any] = {}
+    notes: list[str] = []
+    for key, value in values.items():
+        if value is None:
+            continue
+        try:
+            kept[key] = _READERS[key](value) if key in _READERS else value
+        except _BadValueError as problem:
+            notes.append(f"{key} is left out: {problem}")
+    for less_sure, contradiction in list(plausibility.contradictions(kept)):
+        if kept.pop(less_sure, None) is not None:
+            notes.append(f"{contradiction}; {less_sure} is left out")
+    return _finished(kept, {key: sources.get(key, "log") for key in kept}, notes)
+
+
+def _finished(kept: dict[str, Any], sources: dict[str, Source], notes: list[str]) -> FactsRead:
+    """What the data sheet knows of a named device is added, then all is held against one another."""
+    known = datasheet.facts_about(kept)
+    sources |= dict.fromkeys(known, "data sheet")
+    kept |= known
+    notes += plausibility.correct(kept)
+    sources = {key: sources[key] for key in kept}
     return FactsRead(evidence=Evidence(**kept, sources=sources), notes=tuple(notes))
 
 
@@ -191,7 +225,7 @@ _READERS: dict[str, _Reader] = {
         _count,
         "gpu_memory_used_bytes gpu_shared_memory_bytes remote_devices layers_on_gpu weights_on_cpu_bytes"
         " weights_on_gpu_bytes graph_splits n_prompt n_prompt_cached n_output sampler_top_k swap_in_bytes"
-        " disk_read_bytes major_faults n_experts n_experts_used",
+        " disk_read_bytes major_faults n_experts n_experts_used gpu_foreign_processes",
     ),
     **_all(
         _at_least_one,
@@ -210,7 +244,8 @@ _READERS: dict[str, _Reader] = {
     ),
     **_all(
         _share,
-        "gpu_utilization gpu_memory_utilization cpu_utilization cpu_throttled_fraction file_cached_fraction",
+        "gpu_utilization gpu_memory_utilization cpu_utilization cpu_throttled_fraction file_cached_fraction"
+        " gpu_foreign_utilization",
     ),
     **_all(
         _flag,
@@ -247,93 +282,3 @@ def _without_doubles(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 def _no_constant(name: str) -> object:
     raise FactsError(f"{name} is no number; leave the key out if it is not known")
-
-
-# --- several values together ---------------------------------------------------------------------
-
-
-def _reconciled(kept: dict[str, Any]) -> Iterator[str]:
-    """Refuses what can not be true together and puts right, in place, what has one plain reading."""
-    for low, high, what in _ORDERED:
-        if low in kept and high in kept and kept[low] > kept[high]:
-            raise FactsError(f"{low} ({kept[low]:,}) is above {high} ({kept[high]:,}): {what}")
-    _refuse_device_without_gpu(kept)
-    for correct in _CORRECTIONS:
-        note = correct(kept)
-        if note:
-            yield note
-
-
-_ORDERED = (
-    ("n_prompt_cached", "n_prompt", "the cached tokens are a part of the prompt"),
-    ("layers_on_gpu", "layers_total", "layers_total counts the output layer too"),
-    ("n_experts_used", "n_experts", "a token uses some of the experts"),
-)
-
-
-def _refuse_device_without_gpu(kept: Mapping[str, Any]) -> None:
-    for key in ("layers_on_gpu", "weights_on_gpu_bytes", "gpu_memory_bytes"):
-        if kept.get("gpu_present") is False and kept.get(key):
-            raise FactsError(f"gpu_present is false, yet {key} is {kept[key]:,}")
-
-
-def _usable_cpus(kept: dict[str, Any]) -> str | None:
-    if kept.get("usable_cpus", 0) <= kept.get("logical_cpus", math.inf):
-        return None
-    kept["usable_cpus"] = kept["logical_cpus"]
-    return f"usable_cpus was above logical_cpus and is taken as {kept['logical_cpus']}"
-
-
-def _bytes_per_token(kept: dict[str, Any]) -> str | None:
-    if kept.get("bytes_per_token", 0) <= kept.get("model_bytes", math.inf):
-        return None
-    kept["bytes_per_token"] = kept["model_bytes"]
-    return "bytes_per_token was above model_bytes and is taken as model_bytes"
-
-
-def _prefill_rate(kept: dict[str, Any]) -> str | None:
-    """Tools print a rate over all prompt tokens although some came from the cache."""
-    if not {"prefill_s", "n_prompt", "prefill_tok_s"} <= kept.keys() or not kept["prefill_s"]:
-        return None
-    evaluated = kept["n_prompt"] - kept.get("n_prompt_cached", 0)
-    return _rate(
-        kept, "prefill_tok_s", (evaluated / kept["prefill_s"],), "prefill_s and the evaluated tokens"
-    )
-
-
-def _decode_rate(kept: dict[str, Any]) -> str | None:
-    """n tokens take n - 1 steps, and some tools divide by the one and some by the other."""
-    if not {"decode_s", "n_output", "decode_tok_s"} <= kept.keys() or not kept["decode_s"]:
-        return None
-    tokens, seconds = kept["n_output"], kept["decode_s"]
-    return _rate(kept, "decode_tok_s", ((tokens - 1) / seconds, tokens / seconds), "decode_s and n_output")
-
-
-def _rate(kept: dict[str, Any], key: str, rates: tuple[float, ...], others: str) -> str | None:
-    """The time and the count are what was observed; a rate that fits neither reading of them is dropped for
-    the one that they give."""
-    stated = kept[key]
-    if any(abs(stated - rate) <= _SAME_RATE * rate for rate in rates):
-        return None
-    if rates[0] > 0:
-        kept[key] = rates[0]
-        return f"{key} was {token_rate(stated)}, but {others} give {token_rate(rates[0])}, which is used"
-    del kept[key]
-    return f"{key} contradicts {others} and is left out"
-
-
-def _total(kept: dict[str, Any]) -> str | None:
-    parts = kept.get("prefill_s", 0.0) + kept.get("decode_s", 0.0)
-    if kept.get("total_s", math.inf) >= parts * (1 - _SAME_TIME):
-        return None
-    stated = kept.pop("total_s")
-    return f"total_s ({duration(stated)}) is below its parts ({duration(parts)}) and is left out"
-
-
-_CORRECTIONS: tuple[Callable[[dict[str, Any]], str | None], ...] = (
-    _usable_cpus,
-    _bytes_per_token,
-    _prefill_rate,
-    _decode_rate,
-    _total,
-)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -33,6 +34,7 @@ _TEXT = frozenset(
         "reason",
         "warnings",
         "variant",
+        "made_from",
     }
 )
 _INTEGERS = frozenset(
@@ -51,6 +53,7 @@ _INTEGERS = frozenset(
         "output_tokens",
         "depth_tokens",
         "samples",
+        "bytes_per_token",
     }
 )
 
@@ -68,6 +71,13 @@ def _kind(column: str) -> str:
     if column in _TEXT:
         return "string"
     return "Int64" if column in _INTEGERS else "Float64"
+
+
+def parquet(rows: Sequence[Row]) -> bytes:
+    """The rows as a Parquet file. Raises ImportError where no Parquet engine is installed."""
+    out = io.BytesIO()
+    frame(rows).to_parquet(out, index=False)
+    return out.getvalue()
 
 
 def csv(rows: Sequence[Row]) -> str:

@@ -12,6 +12,8 @@ from reports.text import clean
 
 OUTPUT_TOKENS = 256
 """The answer's length in the headline; the prompt's is the longest one measured."""
+_NAMED = 3
+"""Settings that a sentence lists; of more, the next best and the worst."""
 REST_SHARE = 0.01
 """Tokenizing and sampling get a figure of their own from this share of the wait on."""
 
@@ -104,9 +106,9 @@ def sentences(group: GroupResult, model: PhaseModel) -> tuple[str, ...]:
     if cell is None:
         return (_nothing(group),)
     wait = wait_at(group, model, cell)
-    first = _wait_sentence(wait) if wait else _reading_sentence(cell)
+    first = wait_sentence(wait) if wait else _reading_sentence(cell)
     parts = [first, *_rate_sentences(group, cell)]
-    parts += _crossover_sentence(model, cell) + _load_sentence(group)
+    parts += crossover_sentence(model, cell.prompt_tokens) + _load_sentence(group)
     return tuple(parts)
 
 
@@ -125,7 +127,8 @@ def _reading_sentence(cell: CellResult) -> str:
     return f"Reading {units.count(cell.prompt_tokens)} prompt tokens takes {time}; writing was not measured."
 
 
-def _wait_sentence(wait: Wait) -> str:
+def wait_sentence(wait: Wait) -> str:
+    """What one waits for, by phase."""
     total = units.duration_interval(wait.total_s, wait.low_s, wait.high_s)
     if wait.prompt_tokens == 0:
         return f"{wait.output_tokens} tokens from an empty cache take {total} to write."
@@ -161,8 +164,9 @@ def _rate_sentences(group: GroupResult, cell: CellResult) -> list[str]:
     ]
 
 
-def _crossover_sentence(model: PhaseModel, cell: CellResult) -> list[str]:
-    tokens = model.crossover_tokens(cell.prompt_tokens) if cell.prompt_tokens else None
+def crossover_sentence(model: PhaseModel, prompt_tokens: int) -> list[str]:
+    """From which answer on writing is the longer wait; nothing where the fits do not say."""
+    tokens = model.crossover_tokens(prompt_tokens) if prompt_tokens else None
     if tokens is None or tokens < 2:
         return []
     return [f"With this prompt, writing outweighs reading from about {units.count(tokens)} output tokens on."]
@@ -206,7 +210,10 @@ def comparison(named: tuple[tuple[str, GroupResult, PhaseModel], ...]) -> tuple[
     if len(waits) < 2:
         return ()
     waits.sort()
-    best = waits[0]
-    others = ", ".join(f"{name} {units.duration(total)}" for total, name in waits[1:])
+    best, *behind = waits
+    others = ", ".join(f"{name} {units.duration(total)}" for total, name in behind)
+    if len(behind) > _NAMED:
+        (next_s, following), (last_s, last) = behind[0], behind[-1]
+        others = f"{following} {units.duration(next_s)} and at worst {last} {units.duration(last_s)}"
     where = f"At {units.count(max(common))} prompt and {OUTPUT_TOKENS} output tokens"
     return (f"{where} {best[1]} has the shortest wait: {units.duration(best[0])}, against {others}.",)

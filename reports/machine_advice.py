@@ -34,13 +34,31 @@ def advise(
     """All findings, problems first. Where the engine could not be loaded, `engine_problem` says why."""
     found = [advice for rule in _MACHINE_RULES for advice in rule(machine)]
     if engine is None:
-        text = f"the engine can not be loaded: {engine_problem or 'no reason was given'}"
-        found.append(
-            Advice(code="engine-unusable", severity="problem", text=text, command=_install(machine, None))
-        )
+        found.append(_unusable(machine, engine_problem))
     else:
         found += [advice for rule in _ENGINE_RULES for advice in rule(machine, engine)]
     return tuple(sorted(found, key=lambda advice: advice.severity == "hint"))
+
+
+def gpu_advice(
+    machine: MachineFacts, engine: EngineFacts | None, engine_problem: str | None = None
+) -> tuple[Advice, ...]:
+    """Only what keeps the engine from the machine's GPUs."""
+    return (_unusable(machine, engine_problem),) if engine is None else tuple(_gpu_unused(machine, engine))
+
+
+def command_lines(command: str) -> tuple[str, ...]:
+    """A command of `Advice` broken where its shell allows it, to fit a screen and still be copied whole."""
+    variable, separator, rest = command.partition("; ")
+    if separator:
+        return variable, rest
+    variable, separator, rest = command.partition('" ')
+    return (f'{variable}" \\', f"  {rest}") if separator else (command,)
+
+
+def _unusable(machine: MachineFacts, problem: str | None) -> Advice:
+    text = f"the engine can not be loaded: {problem or 'no reason was given'}"
+    return Advice(code="engine-unusable", severity="problem", text=text, command=_install(machine, None))
 
 
 def _gpu_unused(machine: MachineFacts, engine: EngineFacts) -> Iterator[Advice]:
@@ -60,7 +78,8 @@ def _gpu_unused(machine: MachineFacts, engine: EngineFacts) -> Iterator[Advice]:
         code="gpu-unused-build",
         severity="problem",
         text=f"{names} is present, but the installed engine is built without support for it: all work is"
-        " done by the CPU. Build the engine for it (the README also names prebuilt wheels)",
+        " done by the CPU. Build the engine for it (the README also names prebuilt wheels)"
+        + _or_vulkan(option),
         command=_install(machine, option),
     )
 
@@ -142,10 +161,16 @@ def _gpu_present(machine: MachineFacts) -> tuple[str, str | None]:
     return (", ".join(amd), "HIP") if amd else ("", None)
 
 
+def _or_vulkan(option: str) -> str:
+    """The backend that needs the graphics driver alone."""
+    kit = {"CUDA": "the CUDA toolkit", "HIP": "ROCm"}.get(option)
+    return f"; without {kit}, -DGGML_VULKAN=on serves it too" if kit else ""
+
+
 def _has_backend(engine: EngineFacts, option: str) -> bool:
     """Whether the engine's feature line has a part of this backend's: `CUDA : ARCHS = ... | CPU : ...`."""
     names = {"METAL": ("Metal", "MTL"), "HIP": ("ROCm", "HIP"), "CUDA": ("CUDA",)}[option]
-    return any(f"{name} :" in engine.system_info for name in names)
+    return any(f"{name} :" in engine.system_info for name in (*names, "Vulkan"))
 
 
 def _is_local_gpu(kind: str, name: str) -> bool:

@@ -12,7 +12,8 @@ import statistics
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from probes.records import CellResult, Disturbance, GroupResult, Run
-from reports import measured, stats, units
+from reports import links, measured, stats, units
+from reports.hardware_notices import hardware_notices
 from reports.text import clean
 
 FOREIGN_CPUS = 0.1
@@ -280,6 +281,22 @@ def _engine_lines(run: Run, group: GroupResult) -> Iterator[Notice]:
         yield Notice(code="engine", text=f"The engine says {more} more things: they are in the saved run.")
 
 
+def _network(run: Run, group: GroupResult) -> Iterator[Notice]:
+    found = links.network_share(group, run.links)
+    if found is not None and found[1] >= links.NETWORK_SHARE:
+        yield Notice(
+            code="network",
+            phase="decode",
+            text=f"The network slows this: {links.cost_text(group, run.links)}. Keep layers off the remote"
+            " devices, or use a faster network.",
+        )
+
+
+def _hardware(run: Run, group: GroupResult) -> Iterator[Notice]:
+    for code, text in hardware_notices(run, group):
+        yield Notice(code=code, text=text)
+
+
 _RUN_CHECKS: tuple[Callable[[Run], Iterator[Notice]], ...] = (
     _unfinished,
     _recorded,
@@ -294,5 +311,7 @@ _GROUP_CHECKS: tuple[Callable[[Run, GroupResult], Iterator[Notice]], ...] = (
     _threads,
     _training_context,
     _unaccounted,
+    _network,
+    _hardware,
     _engine_lines,
 )

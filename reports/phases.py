@@ -4,12 +4,9 @@
     decode_s_per_token(d) = alpha + beta d  d: depth, tokens already in the cache; alpha may be another one
                                             below 256 tokens
 
-Fitting: least squares on relative residuals (timing noise grows with the time itself) with Huber weights
-(Huber, Annals of Mathematical Statistics 35, 1964; k = 1.345) against disturbed passes, under non-negative
-coefficients, found by trying every subset of terms (at most seven; the exact solution of a small non-negative
-problem: Lawson & Hanson, Solving Least Squares Problems, chapter 23). Intervals: 95 % prediction intervals of
-linear regression (Seber & Lee, Linear Regression Analysis, 2nd ed., section 5.3), from the residuals, so that
-what the form does not catch widens them too.
+Fitted by `reports.regression`. Intervals: 95 % prediction intervals of linear regression (Seber & Lee, Linear
+Regression Analysis, 2nd ed., section 5.3), from the residuals, so that what the form does not catch widens
+them too.
 
 Why decode may differ below 256 tokens: the engine looks at its cache in blocks of 256 cells
 (`llama_kv_cache::get_n_kv`), and its CPU attention takes another way for one block than for more
@@ -21,20 +18,18 @@ from __future__ import annotations
 
 import bisect
 import dataclasses
-import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from probes.records import GroupResult
 from reports import measured, stats
+from reports.regression import fit_terms
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-_HUBER_K = 1.345
-_ROUNDS = 30
 _SETTLED = 1e-9
 _SHALLOW_TOKENS = 256
 """One block of the engine's cache."""
@@ -179,6 +174,14 @@ def fit_phases(group: GroupResult) -> PhaseModel:
         for cell in cells
         for s in stats.counted(measured.decode_samples(cell))
     ]
+    return fit_samples(prefills, decodes)
+
+
+def fit_samples(
+    prefills: Sequence[tuple[float, float]], decodes: Sequence[tuple[float, float]]
+) -> PhaseModel:
+    """Fits of both phases on single samples: (prompt tokens, seconds) from an empty cache, and (mean depth of
+    the steps, mean seconds a step)."""
     prefill, prefill_reason = _fit(prefills, most_terms=3, what="prompt lengths")
     decode, decode_reason = _fit(decodes, most_terms=2, what="depths")
     by_depth = None if decode is None else _fit_by_depth(decodes, decode)
@@ -254,60 +257,16 @@ def _depth_columns(depths: NDArray[np.float64]) -> NDArray[np.float64]:
 def _robust_fit(
     points: Sequence[tuple[float, float]], columns: Callable[[NDArray[np.float64]], NDArray[np.float64]]
 ) -> Fit:
-    """Iteratively reweighted non-negative least squares on relative residuals; `columns` gives the value of
-    each term at each length: shape (points, terms)."""
+    """The fit of (tokens, seconds); `columns` gives the value of each term at each length: shape (points,
+    terms)."""
     import numpy as np
 
     x = np.array([point[0] for point in points])
-    y = np.array([point[1] for point in points])
-    values = columns(x)
-    terms = values.shape[1]
-    # Columns are scaled to at most 1, which keeps the normal equations well conditioned.
-    scale = np.maximum(np.abs(values).max(axis=0), 1e-300)
-    design = values / scale / y[:, None]
-    weights = np.ones(len(y))
-    solution = np.zeros(terms)
-    for _ in range(_ROUNDS):
-        root = np.sqrt(weights)
-        updated = np.array(_non_negative(design * root[:, None], root))
-        settled = bool(np.allclose(updated, solution, rtol=_SETTLED, atol=0.0))
-        solution = updated
-        residuals = 1.0 - design @ solution
-        spread = stats.robust_sigma(residuals.tolist())
-        if settled or spread < _SETTLED:
-            break
-        weights = np.minimum(1.0, _HUBER_K * spread / np.maximum(np.abs(residuals), 1e-300))
-    residuals = 1.0 - design @ solution
-    active = [i for i in range(terms) if solution[i] > 0]
-    degrees = max(len(y) - len(active), 1)
-    sigma = math.sqrt(float(np.sum(weights * residuals**2)) / degrees)
-    kept = design[:, active] * np.sqrt(weights)[:, None]
-    covariance = np.zeros((terms, terms))
-    covariance[np.ix_(active, active)] = np.linalg.pinv(kept.T @ kept)
-    powers = 1.0 / scale
+    found = fit_terms(columns(x), [point[1] for point in points])
     return Fit(
-        coefficients=tuple((solution * powers).tolist()),
-        covariance=tuple(tuple(row) for row in (covariance * np.outer(powers, powers)).tolist()),
-        sigma=sigma,
-        degrees=degrees,
+        coefficients=found.coefficients,
+        covariance=found.covariance,
+        sigma=found.sigma,
+        degrees=found.degrees,
         largest_tokens=float(x.max()),
     )
-
-
-def _non_negative(design: object, target: object) -> list[float]:
-    """The least-squares solution with no negative coefficient, by trying every subset of columns."""
-    import numpy as np
-
-    matrix, wanted = np.asarray(design, dtype=float), np.asarray(target, dtype=float)
-    terms = matrix.shape[1]
-    best, best_error = [0.0] * terms, math.inf
-    for size in range(1, terms + 1):
-        for columns in itertools.combinations(range(terms), size):
-            picked = matrix[:, columns]
-            part = np.linalg.lstsq(picked, wanted, rcond=None)[0]
-            error = float(np.sum((wanted - picked @ part) ** 2))
-            if (part >= 0).all() and error < best_error:
-                best, best_error = [0.0] * terms, error
-                for column, value in zip(columns, part.tolist(), strict=True):
-                    best[column] = value
-    return best

@@ -7,10 +7,16 @@ import dataclasses
 
 from probes.records import GroupResult, Run
 from reports import headline, measured, sections, units
+from reports.axes import Axis, axes, label
 from reports.charts import ChartData, Point, Share
+from reports.llama_bench import BenchTest, bench_tests
 from reports.notices import Notice, notices
+from reports.offload_section import OffloadSection, offload_sections
+from reports.overview import overview
 from reports.parts import Fact, Facts, Table
 from reports.phases import PhaseModel, fit_phases
+from reports.quantization_section import QuantizationSection, quantization_sections
+from reports.remote_use import remote_facts
 from reports.rows import Row, group_rows
 from reports.text import clean
 
@@ -40,15 +46,38 @@ class ModelReport:
 class Report:
     """Everything that a run says, for any renderer."""
 
-    run_id: str
-    started_at: str
-    llmphase_version: str
+    run_id: str | None
+    """None for what is no run of ours; so are the next two where a file does not tell."""
+    started_at: str | None
+    llmphase_version: str | None
     machine: Facts
     comparison: tuple[str, ...]
     """Sentences over several models; empty for one."""
     models: tuple[ModelReport, ...]
     notices: tuple[Notice, ...]
     rows: tuple[Row, ...]
+    tests: tuple[BenchTest, ...] | None
+    """Prefill and decode as llama-bench's tests; None where the rows alone are known."""
+    overview: Table | None = None
+    """All settings side by side; None for one."""
+    offload: tuple[OffloadSection, ...] = ()
+    """Sweeps of the number of layers on devices."""
+    with_details: bool = False
+    """Show each setting in full however many there are."""
+    remote: Facts | None = None
+    """Devices of other machines and the ways there; None for a run without."""
+    source: str | None = None
+    """What the figures were read from, where it is no run of ours."""
+    quantizations: tuple[QuantizationSection, ...] = ()
+    """Models of which the run has several quantizations."""
+
+    @property
+    def origin(self) -> str:
+        """Where the figures come from and when they were measured, one sentence."""
+        named = [f"Run {self.run_id}" if self.run_id else self.source or "Of an unknown source"]
+        named += [self.started_at] if self.started_at else []
+        named += [f"llmphase {self.llmphase_version}"] if self.llmphase_version else []
+        return f"{', '.join(named)}."
 
 
 def build_report(run: Run) -> Report:
@@ -66,24 +95,57 @@ def build_report(run: Run) -> Report:
         started_at=run.started_at,
         llmphase_version=run.llmphase_version,
         machine=_machine(run),
-        comparison=headline.comparison(tuple(zip(names, run.groups, fits, strict=True))),
+        comparison=headline.comparison(tuple(zip(_short(names, run.groups), run.groups, fits, strict=True))),
+        overview=overview(run.groups, fits),
+        offload=offload_sections(run),
         models=models,
         notices=found,
         rows=tuple(row for made in rows for row in made),
+        remote=remote_facts(run),
+        quantizations=quantization_sections(run),
+        tests=bench_tests(run),
+    )
+
+
+def run_rows(run: Run) -> tuple[Row, ...]:
+    """The flat rows of a run alone, for many runs at once."""
+    found = notices(run)
+    return tuple(
+        row
+        for index, group in enumerate(run.groups)
+        for row in group_rows(run, index, fit_phases(group), found)
     )
 
 
 def _names(groups: tuple[GroupResult, ...]) -> tuple[str, ...]:
-    """A name for each group, told apart by quantization or number where models share one."""
+    """A name for each group, told apart by quantization, settings or number where models share one."""
+    found = axes(groups)
     plain = [clean(group.model.name, limit=60) for group in groups]
+    models = {(group.model.name, group.model.quantization) for group in groups}
     full = [
-        name if plain.count(name) == 1 else f"{name} {clean(group.model.quantization, limit=20)}"
+        name
+        if len({quantization for other, quantization in models if other == group.model.name}) == 1
+        else f"{name} {clean(group.model.quantization, limit=20)}"
         for name, group in zip(plain, groups, strict=True)
     ]
+    full = [_told_apart(name, group, full, found) for name, group in zip(full, groups, strict=True)]
     return tuple(
         name if full.count(name) == 1 else f"{name} #{full[: index + 1].count(name)}"
         for index, name in enumerate(full)
     )
+
+
+def _short(names: tuple[str, ...], groups: tuple[GroupResult, ...]) -> tuple[str, ...]:
+    """Without the model's name where all share it."""
+    if len({group.model.name for group in groups}) > 1:
+        return names
+    plain = clean(groups[0].model.name, limit=60) if groups else ""
+    return tuple(name.removeprefix(plain).lstrip(" ,") or name for name in names)
+
+
+def _told_apart(name: str, group: GroupResult, names: list[str], found: tuple[Axis, ...]) -> str:
+    settings = label(group, found)
+    return f"{name}, {settings}" if settings and names.count(name) > 1 else name
 
 
 def _model_report(

@@ -17,7 +17,7 @@ from reports.phases import Estimate, PhaseModel
 from reports.text import clean
 
 ROWS_SCHEMA_VERSION = 1
-Phase = Literal["load", "context", "tokenize", "prefill", "decode", "sampling", "ttft"]
+Phase = Literal["load", "context", "tokenize", "prefill", "decode", "sampling", "ttft", "request"]
 Status = Literal["ok", "failed", "skipped", "predicted"]
 
 
@@ -26,18 +26,19 @@ class Row:
     """One phase of one cell. Times are seconds per occurrence of the phase; for `decode` seconds per
     token."""
 
-    run_id: str
-    started_at: str
+    run_id: str | None
+    """None for another program's file, as is anything else that such a file does not hold."""
+    started_at: str | None
     """UTC, ISO 8601."""
-    llmphase_version: str
+    llmphase_version: str | None
     engine_version: str | None
     model_name: str
     """As in the model file, without control characters."""
-    architecture: str
-    quantization: str
-    model_bytes: int
+    architecture: str | None
+    quantization: str | None
+    model_bytes: int | None
     """Size of all tensors."""
-    n_params: int
+    n_params: int | None
     backend: str | None
     """Device families that hold weights: `CPU`, `CUDA,CPU`."""
     devices: str | None
@@ -48,20 +49,21 @@ class Row:
     """Resolved."""
     layers_total: int | None
     """Repeating layers + 1."""
-    n_ctx: int
+    n_ctx: int | None
     """This and the next four: resolved, or as asked where the load failed."""
-    n_batch: int
-    n_ubatch: int
-    threads: int
-    threads_batch: int
+    n_batch: int | None
+    n_ubatch: int | None
+    threads: int | None
+    threads_batch: int | None
     flash_attn: str | None
     """Resolved: `enabled` or `disabled`; None where the engine did not say."""
-    type_k: str
-    type_v: str
-    load_mode: str
+    type_k: str | None
+    type_v: str | None
+    load_mode: str | None
     phase: Phase
     """`load`: open + tensors + context + first touch; `context`: its creation alone; `ttft`: tokenizing +
-    prefill + one draw by the default sampler chain, the load not included."""
+    prefill + one draw by the default sampler chain, the load not included; `request`: prompt and answer of
+    one test of llama-bench (`-pg`) together."""
     prompt_tokens: int | None
     output_tokens: int | None
     """Decode steps timed in each pass; only for `decode`."""
@@ -73,8 +75,8 @@ class Row:
     """`predicted`: did not fit in the budget; the figures come from the fit of the measured cells."""
     reason: str | None
     """Why it is not `ok`: a code, a colon, words."""
-    samples: int
-    """Samples behind the figures; 0 when nothing was measured."""
+    samples: int | None
+    """Samples behind the figures; 0 when nothing was measured, None where a file does not say."""
     median_s: float | None
     ci_low_s: float | None
     """95 % interval of the median (predicted: of one more measurement)."""
@@ -91,6 +93,10 @@ class Row:
     """Codes of the notices that concern this row, joined by `;`."""
     variant: str | None
     """The sampler chain of a `sampling` row: `default` or `greedy`."""
+    bytes_per_token: int | None = None
+    """Weight bytes that one generated token reads."""
+    made_from: str | None = None
+    """Quantization of the file that `--quant` made this one from."""
 
 
 COLUMNS: tuple[str, ...] = tuple(field.name for field in dataclasses.fields(Row))
@@ -157,6 +163,8 @@ def _blank(run: Run, group: GroupResult) -> Row:
         p95_s=None,
         warnings=None,
         variant=None,
+        bytes_per_token=group.model.bytes_per_token,
+        made_from=clean(group.model.made_from.quantization) if group.model.made_from else None,
     )
 
 

@@ -21,6 +21,7 @@ from probes.records import (
 )
 from reports import measured, roofs, stats
 from reports.evidence import Evidence, Source
+from reports.gpu_evidence import gpu_evidence
 from reports.phases import PhaseModel, fit_phases
 from reports.request_costs import ModelCosts
 
@@ -56,7 +57,7 @@ def run_evidence(
     asked = workload or run.workload
     fit = model or fit_phases(group)
     facts: _Facts = {}
-    _add(facts, "header", _model_facts(group.model))
+    _add(facts, "header", header_facts(group.model))
     _add(facts, "measured", _machine_facts(run.machine))
     _add(facts, "measured", _device_facts(run.machine, run.engine))
     if run.engine is not None:
@@ -65,6 +66,7 @@ def run_evidence(
     if group.resolved is not None:
         _add(facts, "log", _placement_facts(group, group.resolved))
     _add(facts, "measured", _disturbance_facts(run.disturbances))
+    _add(facts, "measured", gpu_evidence(run, group))
     if asked is not None:
         facts.update(_request_facts(group, asked, fit))
         _add(facts, "measured", _ceiling_facts(run, group, asked))
@@ -81,7 +83,8 @@ def _add(facts: _Facts, source: Source, values: dict[str, Any]) -> None:
 # --- model and machine ---------------------------------------------------------------------------
 
 
-def _model_facts(model: ModelFacts) -> dict[str, Any]:
+def header_facts(model: ModelFacts) -> dict[str, Any]:
+    """What a model file's header tells."""
     return {
         "model_bytes": model.model_bytes,
         "bytes_per_token": model.bytes_per_token,
@@ -204,11 +207,13 @@ def _disturbance_facts(samples: Sequence[Disturbance]) -> dict[str, Any]:
     """Means over the time in which the phases ran; reads and faults of loads belong to the loads."""
     walks = [sample for sample in samples if sample.phase != _LOAD_PHASE]
     clocks = [sample.cpu_clock_hz for sample in walks if sample.cpu_clock_hz is not None]
+    highest = [sample.cpu_clock_max_hz for sample in walks if sample.cpu_clock_max_hz is not None]
     return {
         "foreign_cpu": _mean((s.duration_ns, s.foreign_cpus) for s in walks),
         "steal_fraction": _mean((s.duration_ns, s.steal_fraction) for s in walks),
         "cpu_throttled_fraction": _mean((s.duration_ns, s.throttled_fraction) for s in walks),
         "cpu_clock_hz": statistics.median(clocks) if clocks else None,
+        "cpu_clock_max_hz": statistics.median(highest) if highest else None,
         "swap_in_bytes": _total(s.swap_in_bytes for s in walks),
         "major_faults": _total(s.major_faults for s in walks),
         "disk_read_bytes": _total(s.disk_read_bytes for s in walks),

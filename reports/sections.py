@@ -27,7 +27,7 @@ def figure(row: Row | None) -> str:
         return row.status
     if row.status == "predicted":
         return f"≈ {units.duration_interval(row.median_s, row.ci_low_s, row.ci_high_s)}"
-    if row.ci_low_s is None and row.samples > 1 and row.min_s is not None and row.max_s is not None:
+    if row.ci_low_s is None and (row.samples or 0) > 1 and row.min_s is not None and row.max_s is not None:
         return units.duration_range(row.median_s, row.min_s, row.max_s)
     return units.duration_interval(row.median_s, row.ci_low_s, row.ci_high_s)
 

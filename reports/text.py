@@ -38,9 +38,10 @@ _ASCII = {
 def clean(text: str, *, limit: int = 300) -> str:
     """One line of harmless text: controls and invisible marks gone, white space single, at most `limit`
     characters."""
-    spaced = "".join(" " if ch in "\t\n\r\v\f" else ch for ch in text)
-    kept = "".join(ch for ch in spaced if unicodedata.category(ch) not in _UNSAFE_CATEGORIES)
-    line = " ".join(kept.split())
+    if not (text.isascii() and text.isprintable()):  # plain text, as nearly all is, has nothing to take out
+        spaced = "".join(" " if ch in "\t\n\r\v\f" else ch for ch in text)
+        text = "".join(ch for ch in spaced if unicodedata.category(ch) not in _UNSAFE_CATEGORIES)
+    line = " ".join(text.split())
     return line if len(line) <= limit else line[: limit - 1].rstrip() + "…"
 
 

@@ -6,10 +6,12 @@ Signs outside ASCII (`µ`, `±`, `≈`) are spelled out by `reports.text.to_asci
 from __future__ import annotations
 
 import math
+from datetime import datetime, timezone
 
 _TIME_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 _SIZE_UNITS = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
 _COUNT_UNITS = ((10**12, "T"), (10**9, "B"), (10**6, "M"), (10**3, "k"))
+_FLOP_UNITS = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"))
 MINUTES_FROM_S = 600.0
 """From here on a duration is written in minutes."""
 
@@ -93,6 +95,16 @@ def size_rate(n_bytes: float, seconds: float) -> str:
     return f"{size(n_bytes / seconds)}/s" if seconds > 0 else UNKNOWN
 
 
+def flop_rate(flops_per_s: float | None) -> str:
+    """Floating-point operations per second as `119 GFLOP/s`, `1.20 TFLOP/s` (powers of ten)."""
+    if flops_per_s is None or not is_quantity(flops_per_s):
+        return UNKNOWN
+    for scale, name in _FLOP_UNITS:
+        if flops_per_s >= scale:
+            return f"{_digits(flops_per_s / scale)} {name}FLOP/s"
+    return f"{_digits(flops_per_s)} FLOP/s"
+
+
 def rate(tokens_per_s: float | None) -> str:
     """Tokens per second as a bare figure (`336`, `14.2`, `0.85`), for a column whose head names the unit."""
     if tokens_per_s is None or not is_quantity(tokens_per_s):
@@ -116,6 +128,14 @@ def percent(share: float | None) -> str:
     return f"{value:.1f} %" if 0 < value < 9.95 else f"{value:.0f} %"
 
 
+def change(share: float | None) -> str:
+    """A change as a share (0.102) with its sign: `+10.2 %`, `-3.1 %`, `0.0 %`."""
+    if share is None or not math.isfinite(share):
+        return UNKNOWN
+    value = round(share * 100, 1) + 0.0
+    return f"{value:+,.1f} %" if value and abs(value) < 99.95 else f"{value:+,.0f} %" if value else "0.0 %"
+
+
 def count(number: int | None) -> str:
     """A whole number with thousands parted: `2,048`."""
     return UNKNOWN if number is None else f"{number:,}"
@@ -129,6 +149,13 @@ def short_count(number: int | None) -> str:
         if number >= scale:
             return f"{_digits(number / scale)} {name}"
     return str(number)
+
+
+def moment_tick(moment: float, span_s: float) -> str:
+    """A moment (seconds since the epoch) for a time axis in UTC: `2026-11-30`; within three days `11-30
+    20:55`."""
+    form = "%Y-%m-%d" if span_s > 3 * 86_400 else "%m-%d %H:%M"
+    return datetime.fromtimestamp(moment, tz=timezone.utc).strftime(form)
 
 
 def tick(tokens: int) -> str:

@@ -6,24 +6,11 @@ from typing import Annotated, Any
 
 import typer
 
-from profiler_cli.engine_options import (
-    Batch,
-    Ctx,
-    FlashAttn,
-    Force,
-    GpuLayers,
-    LoadMode,
-    Repack,
-    Threads,
-    ThreadsBatch,
-    TypeK,
-    TypeV,
-    Ubatch,
-    read_engine_options,
-)
+from profiler_cli.engine_options import EngineOptions, with_engine_options
 from profiler_cli.options import Format, Output, Quiet
 
 _WORKLOAD, _GATE = "The workload", "Gates: exit code 1 when not met"
+_GIVEN = "Instead of measuring: what you have already"
 
 
 def _option(*names: str, help: str, metavar: str, panel: str = _WORKLOAD) -> Any:
@@ -97,9 +84,42 @@ _MaxWait = Annotated[str | None, _option("--max-wait", metavar="TIME", help="The
 _MinDecode = Annotated[
     float | None, _option("--min-decode", metavar="RATE", help="Decode, tok/s.", panel=_GATE)
 ]
+_Log = Annotated[
+    str | None,
+    _option(
+        "--log",
+        metavar="FILE",
+        help="Diagnose what another program printed; - reads it from here.",
+        panel=_GIVEN,
+    ),
+]
+_Facts = Annotated[
+    str | None,
+    _option("--facts", metavar="FILE", help="Diagnose facts given as one JSON object.", panel=_GIVEN),
+]
+_Gpu = Annotated[
+    str | None,
+    _option("--gpu", metavar="NAME", help="The GPU that was used, such as 'RTX 3090'.", panel=_GIVEN),
+]
+_ModelFile = Annotated[
+    str | None,
+    _option(
+        "--model", "-m", metavar="MODEL", help="The model that was run: its header is read.", panel=_GIVEN
+    ),
+]
+_MemoryBandwidth = Annotated[
+    str | None,
+    _option(
+        "--memory-bandwidth",
+        metavar="RATE",
+        help="Of system memory, such as 50GB/s, where known.",
+        panel=_GIVEN,
+    ),
+]
 _NoSave = Annotated[bool, typer.Option("--no-save", help="Do not save the run.")]
 
 
+@with_engine_options
 def diagnose(
     model: _Model = None,
     prompt: _Prompt = None,
@@ -112,6 +132,11 @@ def diagnose(
     cold: _Cold = False,
     warm: _Warm = False,
     run: _Run = None,
+    log: _Log = None,
+    facts: _Facts = None,
+    gpu: _Gpu = None,
+    model_file: _ModelFile = None,
+    memory_bandwidth: _MemoryBandwidth = None,
     budget: _Budget = None,
     verify: _Verify = None,
     no_ceilings: _NoCeilings = False,
@@ -120,42 +145,28 @@ def diagnose(
     max_ttft: _MaxTtft = None,
     max_wait: _MaxWait = None,
     min_decode: _MinDecode = None,
-    force: Force = False,
-    threads: Threads = None,
-    threads_batch: ThreadsBatch = None,
-    batch: Batch = None,
-    ubatch: Ubatch = None,
-    flash_attn: FlashAttn = None,
-    type_k: TypeK = None,
-    type_v: TypeV = None,
-    gpu_layers: GpuLayers = None,
-    ctx: Ctx = None,
-    load_mode: LoadMode = None,
-    repack: Repack = None,
     form: Format = None,
     output: Output = None,
     no_save: _NoSave = False,
     quiet: Quiet = False,
+    *,
+    engine: EngineOptions,
 ) -> None:
     """Say which phase this workload waits for, why, and what each change would save."""
     from profiler_cli.diagnosing import Extras, diagnose_model, diagnose_run
+    from profiler_cli.log_diagnosing import LogOptions, diagnose_given
     from profiler_cli.questions import Gates, Question
     from profiler_cli.wishes import Wishes
 
-    asked = read_engine_options(
-        threads=threads,
-        threads_batch=threads_batch,
-        n_batch=batch,
-        n_ubatch=ubatch,
-        flash_attn=flash_attn,
-        type_k=type_k,
-        type_v=type_v,
-        gpu_layers=gpu_layers,
-        n_ctx=ctx,
-        load_mode=load_mode,
-        repack=repack,
-        budget=budget,
+    gates = Gates.read(fail_on=fail_on, max_ttft=max_ttft, max_wait=max_wait, min_decode=min_decode)
+    wishes = Wishes(form=form, output=output, quiet=quiet, save=not no_save, force=engine.force)
+    model = LogOptions.one_model(model, model_file)
+    given = LogOptions(log=log, facts=facts, gpu=gpu, model=model, memory_bandwidth=memory_bandwidth)
+    given.check(
+        run=run, prompt=prompt, prompt_tokens=prompt_tokens, output_tokens=output_tokens, verify=verify
     )
+    if given.is_given:
+        raise typer.Exit(diagnose_given(given, gates, wishes, explain=explain))
     question = Question.read(
         prompt=prompt,
         prompt_tokens=prompt_tokens,
@@ -167,9 +178,7 @@ def diagnose(
         cold=cold,
         warm=warm,
     )
-    gates = Gates.read(fail_on=fail_on, max_ttft=max_ttft, max_wait=max_wait, min_decode=min_decode)
-    wishes = Wishes(form=form, output=output, quiet=quiet, save=not no_save, force=force)
     extras = Extras(verify=verify or 0, ceilings=not no_ceilings, explain=explain)
     if run is not None:
         raise typer.Exit(diagnose_run(run, question, gates, wishes, extras))
-    raise typer.Exit(diagnose_model(model, question, asked, gates, wishes, extras))
+    raise typer.Exit(diagnose_model(model, question, engine.read(budget), gates, wishes, extras))

@@ -7,22 +7,8 @@ from typing import Annotated, Any
 import typer
 
 from profiler_cli import options
-from profiler_cli.engine_options import (
-    Batch,
-    Ctx,
-    FlashAttn,
-    Force,
-    GpuLayers,
-    LoadMode,
-    Repack,
-    Threads,
-    ThreadsBatch,
-    TypeK,
-    TypeV,
-    Ubatch,
-    read_engine_options,
-)
-from profiler_cli.options import Format, Output, Quiet
+from profiler_cli.engine_options import EngineOptions, with_engine_options
+from profiler_cli.options import Output, ProfileFormat, Quiet
 
 _MODEL_HELP = (
     "A GGUF file, folder or glob; demo; ollama:NAME[:TAG]; hf:REPO/FILE. "
@@ -73,6 +59,21 @@ _Like = Annotated[
     str | None,
     _option("--like", panel=_CELLS, metavar="TOOL", help="Take another tool's defaults: llama-bench."),
 ]
+_Quant = Annotated[
+    str | None,
+    _option(
+        "--quant",
+        panel=_CELLS,
+        metavar="LIST",
+        help="Make and compare quantizations of each MODEL, such as Q8_0,Q4_K_M.",
+    ),
+]
+_Requantize = Annotated[
+    bool,
+    _flag(
+        "--requantize", panel=_CELLS, help="With --quant: from a quantized MODEL, too. Speed alone is true."
+    ),
+]
 _Repetitions = Annotated[
     int | None,
     _option(
@@ -92,6 +93,7 @@ _Budget = Annotated[
 _NoSave = Annotated[bool, typer.Option("--no-save", help="Do not save the run.")]
 
 
+@with_engine_options
 def profile(
     models: _Models = None,
     prompt_tokens: _PromptTokens = None,
@@ -100,48 +102,27 @@ def profile(
     seed: _Seed = None,
     cold: _Cold = False,
     like: _Like = None,
+    quant: _Quant = None,
+    requantize: _Requantize = False,
     repetitions: _Repetitions = None,
     precision: _Precision = None,
     budget: _Budget = None,
-    force: Force = False,
-    threads: Threads = None,
-    threads_batch: ThreadsBatch = None,
-    batch: Batch = None,
-    ubatch: Ubatch = None,
-    flash_attn: FlashAttn = None,
-    type_k: TypeK = None,
-    type_v: TypeV = None,
-    gpu_layers: GpuLayers = None,
-    ctx: Ctx = None,
-    load_mode: LoadMode = None,
-    repack: Repack = None,
-    form: Format = None,
+    form: ProfileFormat = None,
     output: Output = None,
     no_save: _NoSave = False,
     quiet: Quiet = False,
+    *,
+    engine: EngineOptions,
 ) -> None:
     """Time load, prefill and decode of each MODEL apart, across prompt lengths."""
     from dataclasses import replace
 
     from profiler_cli.measuring import profile_models
+    from profiler_cli.quantizing import Quantizing
     from profiler_cli.wishes import Wishes
 
-    engine = read_engine_options(
-        threads=threads,
-        threads_batch=threads_batch,
-        n_batch=batch,
-        n_ubatch=ubatch,
-        flash_attn=flash_attn,
-        type_k=type_k,
-        type_v=type_v,
-        gpu_layers=gpu_layers,
-        n_ctx=ctx,
-        load_mode=load_mode,
-        repack=repack,
-        budget=budget,
-    )
     asked = replace(
-        engine,
+        engine.read(budget),
         prompt_tokens=options.optional(options.parse_lengths, prompt_tokens),
         output_tokens=output_tokens,
         repetitions=repetitions,
@@ -151,5 +132,6 @@ def profile(
         cold=cold,
         like=options.optional_choice(like, "--like", options.LIKES),
     )
-    wishes = Wishes(form=form, output=output, quiet=quiet, save=not no_save, force=force)
-    raise typer.Exit(profile_models(models or [], asked, wishes))
+    wishes = Wishes(form=form, output=output, quiet=quiet, save=not no_save, force=engine.force)
+    quantizing = Quantizing.read(quant, requantize)
+    raise typer.Exit(profile_models(models or [], asked, quantizing, wishes))

@@ -1,4 +1,4 @@
-"""`llmphase runs`: the saved runs, newest first."""
+"""`llmphase runs`: the saved runs, listed, exported, removed."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from probes.errors import UsageError
 from profiler_cli.streams import say, show, show_line
 
 if TYPE_CHECKING:
-    from probes.run_files import RunSummary, UnreadableRun
+    from probes.run_files import RunStore, RunSummary, UnreadableRun
 
 SCHEMA_VERSION = 1
 _COLUMNS = ("run", "started", "model", "quantization", "ok", "failed", "skipped", "finished")
@@ -34,17 +35,64 @@ def runs(
         RunsFormat, typer.Option("--format", help="terminal, json or csv.")
     ] = RunsFormat.TERMINAL,
     limit: Annotated[
-        int | None, typer.Option("--limit", "-n", min=1, help="Show the newest N only.", metavar="N")
+        int | None, typer.Option("--limit", "-n", min=1, help="Take the newest N only.", metavar="N")
     ] = None,
+    export: Annotated[
+        str | None,
+        typer.Option(
+            "--export",
+            help="Write the rows of all these runs to FILE, .csv or .parquet.",
+            metavar="FILE",
+            show_default=False,
+        ),
+    ] = None,
+    prune: Annotated[
+        bool, typer.Option("--prune", help="Remove runs: those beyond --keep and --older-than.")
+    ] = False,
+    keep: Annotated[
+        int | None,
+        typer.Option(
+            "--keep", min=0, help="With --prune: keep the newest N.", metavar="N", show_default=False
+        ),
+    ] = None,
+    older_than: Annotated[
+        str | None,
+        typer.Option(
+            "--older-than",
+            help="With --prune: keep what is younger: 12h, 30d, 8w.",
+            metavar="AGE",
+            show_default=False,
+        ),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="With --prune: only say which.")] = False,
 ) -> None:
-    """List the saved runs, newest first.
+    """List the saved runs, newest first; export them, or remove old ones.
 
     The first column is what `llmphase report` takes as RUN.
     """
     from probes.run_files import RunStore
+    from profiler_cli import past_runs
+    from profiler_cli.options import optional, parse_age_s
 
     store = RunStore()
-    found = store.list_runs(limit)
+    _check_together(prune=prune, prunes=(keep, older_than, dry_run or None), others=(export, limit))
+    if prune:
+        age_s = optional(lambda text: parse_age_s(text, "--older-than"), older_than)
+        past_runs.prune(store, keep=keep, older_than_s=age_s, dry_run=dry_run)
+    elif export is not None:
+        past_runs.export(store, export, limit)
+    else:
+        _list(past_runs.saved_runs(store).list_runs(limit), form, store)
+
+
+def _check_together(*, prune: bool, prunes: tuple[object, ...], others: tuple[object, ...]) -> None:
+    if not prune and any(value is not None for value in prunes):
+        raise UsageError("--keep, --older-than and --dry-run belong to --prune: add it", reason="prune")
+    if prune and any(value is not None for value in others):
+        raise UsageError("--prune goes with neither --export nor --limit: leave one out", reason="prune")
+
+
+def _list(found: tuple[RunSummary | UnreadableRun, ...], form: RunsFormat, store: RunStore) -> None:
     if form is RunsFormat.JSON:
         _write_json(found)
     elif form is RunsFormat.CSV:

@@ -5,13 +5,17 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from probes.errors import UsageError
 
 if TYPE_CHECKING:
+    from reports.comparison_report import ComparisonReport
+    from reports.checkup_report import CheckupReport
+    from reports.devices import DevicesReport
     from reports.diagnosis_report import DiagnosisReport
+    from reports.history import History
     from reports.report import Report
 
 R = TypeVar("R")
@@ -51,6 +55,13 @@ FORMATS: dict[str, Renderer[Report]] = {
     "jsonl": Renderer(module="reports.formats.jsonl_format", endings=(".jsonl", ".ndjson")),
     "csv": Renderer(module="reports.formats.csv_format", endings=(".csv",)),
     "markdown": Renderer(module="reports.formats.markdown", endings=(".md", ".markdown")),
+    **{
+        f"llama-bench-{name}": Renderer(
+            module="reports.formats.llama_bench", endings=endings, function=f"render_{name}"
+        )
+        for name, endings in (("json", ()), ("jsonl", ()), ("csv", ()), ("sql", (".sql",)))
+    },
+    "llama-bench-md": Renderer(module="reports.formats.llama_bench_md", endings=()),
 }
 """Of `llmphase profile`."""
 
@@ -68,13 +79,61 @@ DIAGNOSIS_FORMATS: dict[str, Renderer[DiagnosisReport]] = {
 }
 """Of `llmphase diagnose`: the same names and endings."""
 
+_COMPARISON = {
+    "terminal": ("comparison_terminal", "render"),
+    "json": ("comparison_rows", "render_json"),
+    "jsonl": ("comparison_rows", "render_jsonl"),
+    "csv": ("comparison_rows", "render_csv"),
+    "markdown": ("comparison_markdown", "render"),
+}
 
-def format_for_ending(ending: str) -> str:
-    """The format's name for a file ending such as `.csv`. Raises UsageError for one that means none."""
-    for name, renderer in FORMATS.items():
-        if ending.lower() in renderer.endings:
+COMPARISON_FORMATS: dict[str, Renderer[ComparisonReport]] = {
+    **{
+        name: Renderer(module=f"reports.formats.{module}", function=function, endings=FORMATS[name].endings)
+        for name, (module, function) in _COMPARISON.items()
+    },
+    "junit": Renderer(module="reports.formats.comparison_junit", endings=(".xml",)),
+}
+"""Of `llmphase compare`: the same names and endings, and one for CI servers."""
+
+_ENDINGS = {
+    name: renderer.endings for forms in (FORMATS, COMPARISON_FORMATS) for name, renderer in forms.items()
+}
+
+
+DEVICES_FORMATS: dict[str, Renderer[DevicesReport]] = {
+    name: Renderer(
+        module="reports.formats.devices_forms", function=f"render_{name}", endings=FORMATS[name].endings
+    )
+    for name in ("terminal", "json", "jsonl", "csv", "markdown")
+}
+"""Of `llmphase devices`."""
+
+CHECKUP_FORMATS: dict[str, Renderer[CheckupReport]] = {
+    name: Renderer(
+        module="reports.formats.checkup_forms", function=f"render_{name}", endings=FORMATS[name].endings
+    )
+    for name in ("terminal", "json")
+}
+"""Of `llmphase doctor`."""
+
+HISTORY_FORMATS: dict[str, Renderer[History]] = {
+    name: Renderer(
+        module="reports.formats.history_forms", function=f"render_{name}", endings=FORMATS[name].endings
+    )
+    for name in ("terminal", "json", "jsonl", "csv", "markdown")
+}
+"""Of `llmphase history`."""
+
+
+def format_for_ending(ending: str, names: Container[str] = FORMATS) -> str:
+    """The format's name, one of `names`, for a file ending such as `.csv`. Raises UsageError for one that
+    means none."""
+    able = {name: endings for name, endings in _ENDINGS.items() if name in names}
+    for name, endings in able.items():
+        if ending.lower() in endings:
             return name
-    known = ", ".join(ending for renderer in FORMATS.values() for ending in renderer.endings)
+    known = ", ".join(ending for endings in able.values() for ending in endings)
     raise UsageError(
         f"No format belongs to the ending {ending!r}: use --format, or one of {known}.",
         reason="unknown-ending",

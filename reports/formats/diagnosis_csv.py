@@ -9,6 +9,8 @@
 | remedy | its stable code | predicted wait, seconds | what to do |
 | evidence | the fact's name | its value and unit | its source |
 | unknown | the fact's name | | |
+| request | its verdict | wait, seconds | number, name and counts, for a log |
+| trend, warning | | | a sentence |
 
 `saved_s` and `measured_saved_s` belong to remedies. What is not known is empty, never 0.
 """
@@ -36,7 +38,7 @@ def render(report: DiagnosisReport, style: TerminalStyle) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(COLUMNS)
-    for row in (*_verdict(report), *_times(report), *_remedies(report), *_facts(report)):
+    for row in (*_verdict(report), *_times(report), *_remedies(report), *_facts(report), *_log(report)):
         writer.writerow([_cell(value) for value in row])
     return out.getvalue()
 
@@ -89,6 +91,20 @@ def _facts(report: DiagnosisReport) -> Iterator[tuple[_Cell, ...]]:
         yield _row("evidence", name, _value(name, getattr(evidence, name)), unit_of(name), text=source)
     for name in report.unknown:
         yield _row("unknown", name)
+
+
+def _log(report: DiagnosisReport) -> Iterator[tuple[_Cell, ...]]:
+    for one in report.logged.requests if report.logged else ():
+        known = one.evidence.known(
+            "n_prompt", "n_prompt_cached", "n_output", "prefill_s", "decode_s", "decode_tok_s"
+        )
+        figures = ", ".join(f"{name} {value}" for name, value in known.items())
+        text = " ".join(part for part in (f"request {one.number}", one.label, figures) if part)
+        yield _row("request", one.verdict, one.wait_s or None, "s", text=text)
+    for sentence in report.logged.trend if report.logged else ():
+        yield _row("trend", "", text=sentence)
+    for notice in report.logged.notices if report.logged else ():
+        yield _row("warning", notice.code, text=notice.text)
 
 
 def _value(name: str, value: object) -> _Cell:

@@ -17,6 +17,7 @@ from reports.diagnosis import Explained
 from reports.diagnosis_report import DiagnosisReport
 from reports.fact_text import plain_facts, plain_value
 from reports.formats import TerminalStyle
+from reports.logged import Logged, LoggedRequest
 from reports.notices import Notice
 from reports.text import clean
 
@@ -59,8 +60,9 @@ def document(report: DiagnosisReport) -> Mapping[str, Any]:
             "futile": list(report.futile),
             "turns": [dataclasses.asdict(turn) for turn in report.turns],
             "sources": dict(report.evidence.sources),
-            "warnings": [_notice(one) for one in report.measured.notices] if report.measured else [],
+            "warnings": [_notice(one) for one in report.notices],
             "run": _run(report),
+            "log": _log(report.logged),
         }
         | ({"explain": [_rule(one) for one in report.explain]} if report.explain else {})
     )
@@ -126,6 +128,40 @@ def _run(report: DiagnosisReport) -> dict[str, Any] | None:
         "started_at": run.started_at,
         "llmphase_version": run.llmphase_version,
         "model_name": run.model_name,
+    }
+
+
+def _log(logged: Logged | None) -> dict[str, Any] | None:
+    if logged is None:
+        return None
+    return {
+        "source": logged.source,
+        "request": logged.number,
+        "n_requests": logged.n_requests,
+        "requests": [_request(one) for one in logged.requests],
+        "trend": [clean(sentence, limit=600) for sentence in logged.trend],
+    }
+
+
+def _request(one: LoggedRequest) -> dict[str, Any]:
+    evidence = one.evidence
+    return {
+        "number": one.number,
+        "source": one.source,
+        "label": clean(one.label),
+        "line": one.line,
+        "verdict": one.verdict,
+        "confidence": one.confidence,
+        "wait_s": one.wait_s or None,
+        "prompt_tokens": evidence.n_prompt,
+        "cached_tokens": evidence.n_prompt_cached,
+        "output_tokens": evidence.n_output,
+        "load_s": evidence.load_s,
+        "prefill_s": evidence.prefill_s,
+        "decode_s": evidence.decode_s,
+        "prefill_tok_s": evidence.prefill_tok_s,
+        "decode_tok_s": evidence.decode_tok_s,
+        "notes": [clean(note, limit=600) for note in one.notes],
     }
 
 

@@ -61,9 +61,13 @@ def _grounds(report: DiagnosisReport) -> Iterator[str]:
     if report.phase_map:
         drawn = phase_diagram.draw(report.phase_map, width=_MAP_WIDTH, unicode=True) or ""
         yield from ("```text", drawn, "```", "")
-    for part in (report.turns_table, report.evidence_table):
+    logged = report.logged
+    for part in (report.turns_table, logged.table if logged else None, report.evidence_table):
         if part:
             yield from table(part)
+    if logged and logged.trend:
+        yield from ("### From request to request", "")
+        yield from _listed(logged.trend)
     if report.ceiling_sentences:
         yield from ("### Ceilings", "")
         yield from _listed(report.ceiling_sentences)
@@ -73,9 +77,9 @@ def _rest(report: DiagnosisReport) -> Iterator[str]:
     if report.unknown_sentence:
         yield from (markdown_safe(report.unknown_sentence), "")
     run = report.measured
-    if run and run.notices:
+    if report.notices:
         yield from ("### To know before trusting the figures", "")
-        yield from (f"- `{notice.code}`: {markdown_safe(notice.text)}" for notice in run.notices)
+        yield from (f"- `{notice.code}`: {markdown_safe(notice.text)}" for notice in report.notices)
         yield ""
     if report.rules_table:
         yield from table(report.rules_table)
@@ -83,10 +87,7 @@ def _rest(report: DiagnosisReport) -> Iterator[str]:
         return
     yield from facts(run.settings)
     yield from facts(run.machine)
-    yield (
-        f"Run {markdown_safe(run.run_id)}, {markdown_safe(run.started_at)}, "
-        f"llmphase {markdown_safe(run.llmphase_version)}."
-    )
+    yield markdown_safe(run.origin)
 
 
 def _listed(sentences: Sequence[str]) -> Iterator[str]:

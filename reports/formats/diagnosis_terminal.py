@@ -64,6 +64,13 @@ def _grounds(page: Page, report: DiagnosisReport) -> None:
         page.chart(drawn, _MAP_PAINT)
     if report.turns_table:
         page.table(report.turns_table)
+    if report.logged and report.logged.table:
+        page.table(report.logged.table)
+    if report.logged and report.logged.trend:
+        page.title("From request to request")
+        for sentence in report.logged.trend:
+            page.item(sentence, sign="-")
+        page.blank()
     if report.evidence_table:
         page.table(report.evidence_table)
     if report.ceiling_sentences:
@@ -77,9 +84,9 @@ def _rest(page: Page, report: DiagnosisReport) -> None:
     """What was not known, every rule where asked for, and what the run says about itself."""
     page.paragraph(report.unknown_sentence)
     run = report.measured
-    if run and run.notices:
+    if report.notices:
         page.title("To know before trusting the figures")
-        for notice in run.notices:
+        for notice in report.notices:
             page.item(notice.text, notice.code)
         page.blank()
     if report.rules_table:
@@ -88,4 +95,4 @@ def _rest(page: Page, report: DiagnosisReport) -> None:
         return
     page.facts(run.settings)
     page.facts(run.machine)
-    page.paragraph(f"Run {run.run_id}, {run.started_at}, llmphase {run.llmphase_version}.", "dim")
+    page.paragraph(run.origin, "dim")

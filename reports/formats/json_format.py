@@ -21,6 +21,8 @@ def render(report: Report, style: TerminalStyle) -> str:
             "llmphase_version": report.llmphase_version,
             "comparison": report.comparison,
             "models": [{"name": model.name, "headline": model.headline} for model in report.models],
+            "remote": {fact.name: fact.value for fact in report.remote.facts} if report.remote else None,
+            "quantizations": [section.figures() for section in report.quantizations],
             "notices": [dataclasses.asdict(notice) for notice in report.notices],
         },
         "rows": [dataclasses.asdict(row) for row in report.rows],

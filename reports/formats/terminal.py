@@ -8,8 +8,12 @@ from collections.abc import Iterator
 from reports import charts
 from reports.formats import TerminalStyle
 from reports.formats.page import WIDE, Page
+from reports.offload_section import OffloadSection
+from reports.quantization_section import QuantizationSection
 from reports.report import ModelReport, Report
 
+_IN_FULL = 3
+"""Settings of which each is shown in full; of more, the tables over all of them alone."""
 _GAP = 4
 """Columns between charts that stand side by side."""
 
@@ -20,16 +24,61 @@ def render(report: Report, style: TerminalStyle) -> str:
     page = Page(style)
     for sentence in report.comparison:
         page.paragraph(sentence, "bold")
-    for model in report.models:
+    if report.overview:
+        page.table(report.overview)
+    for sweep in report.offload:
+        _offload(page, sweep)
+    for section in report.quantizations:
+        _quantizations(page, section)
+    shown = report.models if report.with_details or len(report.models) <= _IN_FULL else ()
+    for model in shown:
         _figures(page, model)
+    if not shown and report.models:
+        page.paragraph(
+            f"Each of the {len(report.models)} settings in full: llmphase report"
+            f" {report.run_id or 'RUN'} --details",
+            "dim",
+        )
     _notices(page, report)
-    for model in report.models:
+    for model in shown:
         _charts(page, model, named=len(report.models) > 1)
-    for model in report.models:
+    for model in shown or report.models[:1]:
         page.facts(model.settings, of=model.name if len(report.models) > 1 else "")
     page.facts(report.machine)
-    page.paragraph(f"Run {report.run_id}, {report.started_at}, llmphase {report.llmphase_version}.", "dim")
+    if report.remote:
+        page.facts(report.remote)
+    page.paragraph(report.origin, "dim")
     return page.text()
+
+
+def _offload(page: Page, sweep: OffloadSection) -> None:
+    page.heading(sweep.title, "")
+    for number, sentence in enumerate(sweep.sentences):
+        page.paragraph(sentence, "" if number else "bold")
+    page.table(sweep.table)
+    for title, points in (("Decode", sweep.decode), ("Prefill", sweep.prefill)):
+        try:
+            drawn = charts.layers_chart(
+                points, title=f"{title} rate [tokens/s]", width=page.width, unicode=page.style.unicode
+            )
+        except ImportError:
+            return  # said once, with the models' own charts
+        if drawn:
+            page.chart(drawn)
+
+
+def _quantizations(page: Page, section: QuantizationSection) -> None:
+    page.heading(section.title, "")
+    for number, sentence in enumerate(section.sentences):
+        page.paragraph(sentence, "" if number else "bold")
+    page.table(section.holds)
+    page.table(section.speeds)
+    try:
+        drawn = charts.bytes_chart(section.chart, width=page.width, unicode=page.style.unicode)
+    except ImportError:
+        return  # said once, with the models' own charts
+    if drawn:
+        page.chart(drawn)
 
 
 def _figures(page: Page, model: ModelReport) -> None:
@@ -78,7 +127,7 @@ def _charts(page: Page, model: ModelReport, *, named: bool) -> None:
 
 def _line_charts(page: Page, data: charts.ChartData) -> tuple[str, ...]:
     columns = (page.width - _GAP) // 2 if page.width >= WIDE else page.width
-    ttft = charts.ttft_chart(data.ttft, width=columns, unicode=page.style.unicode)
+    ttft = charts.ttft_chart(data.ttft, width=columns, unicode=page.style.unicode, title=data.ttft_title)
     decode = charts.decode_chart(data.decode, width=columns, unicode=page.style.unicode)
     if ttft and decode and page.width >= WIDE:
         return ("\n".join(_side_by_side(ttft, decode, columns)),)

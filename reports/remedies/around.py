@@ -8,7 +8,7 @@ from reports import units
 from reports.phases import Estimate
 from reports.remedies.base import Remedy, Situation, Tool, Trial, between, computed
 from reports.request_costs import RUN_TO_RUN
-from reports.rules import clocks, first_touch, neighbours, paging, quota
+from reports.rules import clocks, first_touch, gpu_neighbours, neighbours, paging, quota
 from reports.rules.base import Finding
 from reports.rules.physics import LEAST_HOST_BYTES_S
 
@@ -69,10 +69,12 @@ def _warm_file(situation: Situation) -> Remedy | None:
 
 def _stop_neighbours(situation: Situation) -> Remedy | None:
     how = _everywhere("close the programs named, or run when they do not")
-    outcome = neighbours.judge(situation.evidence)
-    return _without(
-        situation, outcome, "stop-neighbours", "stop what else uses the CPU", how, "the other programs wait"
-    )
+    for what, judge in (("CPU", neighbours.judge), ("GPU", gpu_neighbours.judge)):
+        outcome = judge(situation.evidence)
+        if isinstance(outcome, Finding):
+            title = f"stop what else uses the {what}"
+            return _without(situation, outcome, "stop-neighbours", title, how, "the other programs wait")
+    return None
 
 
 def _raise_quota(situation: Situation) -> Remedy | None:

@@ -11,6 +11,7 @@ from reports.rules import (
     does_not_fit,
     experts,
     first_touch,
+    gpu_neighbours,
     impossible,
     load_share,
     memory_ceiling,
@@ -63,6 +64,12 @@ RULES: tuple[Rule, ...] = (
         stage="contention",
         question="Do other processes take CPU that it needs?",
         judge=neighbours.judge,
+    ),
+    Rule(
+        code="gpu-neighbours",
+        stage="contention",
+        question="Does other work keep the GPU busy?",
+        judge=gpu_neighbours.judge,
     ),
     Rule(code="clock-low", stage="contention", question="Is a clock held down?", judge=clocks.judge),
     Rule(

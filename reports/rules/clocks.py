@@ -5,6 +5,7 @@ from __future__ import annotations
 from reports.evidence import Evidence
 from reports.rules.base import Abstained, Cleared, Finding, Outcome
 from reports.rules.physics import ceiling_share
+from reports.text import clean
 from reports.units import percent
 
 _LOW = 0.6
@@ -19,8 +20,14 @@ _GHZ = 1e9
 
 def judge(evidence: Evidence) -> Outcome:
     """The CPU's clock where the CPU works, the GPU's where the GPU does, and the driver's own word."""
-    names = ("cpu_clock_hz", "cpu_clock_max_hz", "gpu_clock_hz", "gpu_clock_max_hz", "throttled")
-    inputs = evidence.known(*names)
+    inputs = evidence.known(
+        "cpu_clock_hz",
+        "cpu_clock_max_hz",
+        "gpu_clock_hz",
+        "gpu_clock_max_hz",
+        "throttled",
+        "throttle_reasons",
+    )
     if evidence.cpu_clock_hz is None and evidence.gpu_clock_hz is None and evidence.throttled is None:
         return Abstained(missing=("cpu_clock_hz", "gpu_clock_hz", "throttled"))
     share = ceiling_share(evidence)
@@ -56,10 +63,11 @@ def _gpu(evidence: Evidence, inputs: dict[str, object]) -> Finding | None:
 def _reported(evidence: Evidence, inputs: dict[str, object]) -> Finding | None:
     if not evidence.throttled:
         return None
+    named = ", ".join(clean(reason, limit=40) for reason in evidence.throttle_reasons or ())
     return Finding(
         verdict="contended",
         confidence=0.72,
-        reason="the driver reports that power or heat holds the clock down",
+        reason=f"the driver reports that power or heat holds the clock down{f' ({named})' if named else ''}",
         inputs=inputs,
     )
 

@@ -45,7 +45,7 @@ def _nothing_on_it(evidence: Evidence) -> tuple[str, float]:
     busy = evidence.gpu_utilization
     if busy is None or evidence.decode_step_s is None:
         return "", 0.0
-    if busy < _IDLE and (evidence.n_gpus or 1) == 1:
+    if busy < _IDLE and (evidence.n_gpus or 1) == 1 and not evidence.fully_on_gpu:
         return f"the GPU was busy {percent(busy)} of the time while tokens were made", 0.8
     if busy < _WAITING / (evidence.n_gpus or 1) and not evidence.fully_on_gpu:
         return f"the GPU was busy only {percent(busy)} of the time while tokens were made", 0.62

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from reports.evidence import Evidence
+from reports.rules import impossible
 from reports.rules.base import Abstained, Cleared, Finding, Outcome
 from reports.rules.physics import DISK_BYTES_S
 from reports.units import duration, size
@@ -23,6 +24,8 @@ def judge(evidence: Evidence) -> Outcome:
     )
     if prefill is None or decode is None or not evaluated:
         return Abstained(missing=evidence.missing("n_prompt", "prefill_s", "decode_tok_s"))
+    if isinstance(impossible.judge(evidence), Finding):
+        return Cleared(reason="the generated tokens' time can not be true", inputs=inputs)
     if prefill < _SLOWER * decode:
         return Cleared(reason="prompt tokens are not dearer than generated ones", inputs=inputs)
     extra_s = (prefill - decode) * evaluated

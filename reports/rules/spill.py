@@ -35,6 +35,9 @@ def judge(evidence: Evidence) -> Outcome:
             inputs=inputs,
             margin=spilled / limit - 1,
         )
+    expected = _expected_memory_share(evidence)
+    if expected is not None and expected < 2 * _MEMORY_IDLE:
+        return Cleared(reason="such a model hardly keeps the device's memory busy", inputs=inputs)
     if busy is not None and memory_busy is not None and busy >= _BUSY and memory_busy < _MEMORY_IDLE:
         return Finding(
             verdict="offload-bound",
@@ -44,3 +47,9 @@ def judge(evidence: Evidence) -> Outcome:
             inputs=inputs,
         )
     return Cleared(reason="nothing to speak of lies in shared memory", inputs=inputs)
+
+
+def _expected_memory_share(evidence: Evidence) -> float | None:
+    """Share of a step that reading the weights takes on the device itself; None without its ceiling."""
+    reading_s, step_s = evidence.weights_read_s, evidence.decode_step_s
+    return None if reading_s is None or step_s is None else reading_s / step_s

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import mmap
 import os
 import subprocess
@@ -12,9 +13,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from fake_nvml import Card, FakeNvml
 
-from probes import disturbance
+from probes import disturbance, gpus
 from probes.disturbance import Sampler, busiest_processes
+from probes.nvml import NvidiaDriver
 from probes.records import Disturbance
 
 PID = 77
@@ -39,6 +42,7 @@ class SimulatedLinux:
     periods: int = 50
     throttled: int = 0
     clock_khz: int | None = 3_000_000
+    clock_max_khz: int = 4_000_000
     started: int = 500
 
     def now_ns(self) -> int:
@@ -61,7 +65,9 @@ class SimulatedLinux:
             "sys/fs/cgroup/job/cpu.stat": f"nr_periods {self.periods}\nnr_throttled {self.throttled}\n",
         }
         if self.clock_khz is not None:
-            files["sys/devices/system/cpu/cpu1/cpufreq/scaling_cur_freq"] = f"{self.clock_khz}\n"
+            clocks = "sys/devices/system/cpu/cpu1/cpufreq"
+            files[f"{clocks}/scaling_cur_freq"] = f"{self.clock_khz}\n"
+            files[f"{clocks}/cpuinfo_max_freq"] = f"{self.clock_max_khz}\n"
         for name, text in files.items():
             path = self.root / name
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -73,6 +79,8 @@ def linux(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SimulatedLinux:
     machine = SimulatedLinux(tmp_path)
     machine.write()
     monkeypatch.setattr(time, "process_time", lambda: 0.0)
+    monkeypatch.setitem(sys.modules, "pynvml", FakeNvml())
+    monkeypatch.setattr(gpus, "nvidia_driver", functools.lru_cache(NvidiaDriver))
     return machine
 
 
@@ -101,6 +109,8 @@ def test_a_quiet_interval_is_all_zeros(linux: SimulatedLinux, sampler: Sampler) 
         disk_read_bytes=0,
         memory_available_bytes=4096,
         cpu_clock_hz=3e9,
+        gpus=(),
+        cpu_clock_max_hz=4e9,
     )
 
 
@@ -135,6 +145,19 @@ def test_paging_and_reading(linux: SimulatedLinux, sampler: Sampler) -> None:
     linux.swapped_pages, linux.major_faults, linux.read_bytes = 12, 10, 8192
     seen = after(linux, sampler)
     assert (seen.swap_in_bytes, seen.major_faults, seen.disk_read_bytes) == (2 * mmap.PAGESIZE, 7, 4096)
+
+
+def test_gpus_are_asked_at_each_sample_through_one_opened_driver(
+    linux: SimulatedLinux, sampler: Sampler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake = FakeNvml(Card(pids=(PID,)))
+    monkeypatch.setitem(sys.modules, "pynvml", fake)
+    monkeypatch.setattr(gpus, "nvidia_driver", functools.lru_cache(NvidiaDriver))
+    first = after(linux, sampler)
+    fake.cards[0].busy = 10
+    assert [s.gpus[0].utilization for s in (first, after(linux, sampler))] == [0.9, 0.1]
+    assert first.gpus[0].foreign_processes == 0  # the worker itself is no neighbour
+    assert fake.opened == 1
 
 
 def test_each_sample_counts_from_the_one_before(linux: SimulatedLinux, sampler: Sampler) -> None:
@@ -177,7 +200,7 @@ def test_no_time_between_two_samples(linux: SimulatedLinux, sampler: Sampler) ->
 
 def test_a_linux_that_tells_nothing(tmp_path: Path) -> None:
     seen = Sampler(PID, root=tmp_path, use_proc=True).sample("load")
-    told = {field.name for field in dataclasses.fields(seen) if getattr(seen, field.name) is not None}
+    told = {field.name for field in dataclasses.fields(seen) if getattr(seen, field.name) not in (None, ())}
     assert told == {"started_ns", "duration_ns", "phase"}
 
 

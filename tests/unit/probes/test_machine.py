@@ -3,56 +3,29 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import sys
-import types
 from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
+from fake_nvml import Card, FakeNvml
 
-from probes import machine
+from probes import gpus, machine
 from probes.machine import default_threads, read_machine_facts
+from probes.nvml import NvidiaDriver
 from probes.records import MachineFacts
 
 GIB = 2**30
 CPUS = "sys/devices/system/cpu"
 
 
-class FakeNvml(types.ModuleType):
-    """`pynvml` with the given cards; without cards there is no driver."""
-
-    class NVMLError(Exception):
-        pass
-
-    def __init__(self, names: tuple[str, ...] = ()) -> None:
-        super().__init__("pynvml")
-        self.names = names
-        self.is_open = False
-
-    def nvmlInit(self) -> None:
-        if not self.names:
-            raise self.NVMLError("library not found")
-        self.is_open = True
-
-    def nvmlShutdown(self) -> None:
-        self.is_open = False
-
-    def nvmlDeviceGetCount(self) -> int:
-        return len(self.names)
-
-    def nvmlDeviceGetHandleByIndex(self, index: int) -> int:
-        return index
-
-    def nvmlDeviceGetName(self, handle: int) -> str:
-        if self.names[handle] == "lost":
-            raise self.NVMLError("GPU is lost")
-        return self.names[handle]
-
-
 @pytest.fixture(autouse=True)
 def nvml(monkeypatch: pytest.MonkeyPatch) -> FakeNvml:
+    """Without cards; a test may add some before it reads the facts."""
     fake = FakeNvml()
     monkeypatch.setitem(sys.modules, "pynvml", fake)
+    monkeypatch.setattr(gpus, "nvidia_driver", functools.lru_cache(NvidiaDriver))
     return fake
 
 
@@ -194,23 +167,17 @@ class TestNames:
         assert ("cpu_name" in facts.unknown) == (name is None)
 
     def test_of_nvidia_cards(self, tmp_path: Path, nvml: FakeNvml) -> None:
-        nvml.names = ("GPU A", "GPU B")
+        nvml.cards = [Card(), Card(name="GPU B")]
         facts = read(tmp_path)
         assert facts.gpu_names == ("GPU A", "GPU B")
+        assert [state.utilization for state in facts.gpu_states] == [0.9, 0.9]
         assert "gpu_names" not in facts.unknown
-        assert not nvml.is_open
+        assert nvml.opened == 1
 
     def test_without_a_driver_there_is_a_reason(self, tmp_path: Path) -> None:
         facts = read(tmp_path)
-        assert facts.gpu_names == ()
+        assert (facts.gpu_names, facts.gpus, facts.gpu_states) == ((), (), ())
         assert facts.unknown["gpu_names"] == "no NVIDIA driver answers (library not found)"
-
-    def test_a_driver_that_fails_half_way(self, tmp_path: Path, nvml: FakeNvml) -> None:
-        nvml.names = ("GPU A", "lost")
-        facts = read(tmp_path)
-        assert facts.gpu_names == ()
-        assert "GPU is lost" in facts.unknown["gpu_names"]
-        assert not nvml.is_open
 
     def test_of_amd_cards_with_memory_of_their_own(self, tmp_path: Path) -> None:
         for card, vram in (("card0", 16 * GIB), ("card1", 512 * 2**20)):

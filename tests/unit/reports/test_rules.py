@@ -53,6 +53,7 @@ FIRES: list[tuple[str, str, dict[str, Any]]] = [
     ("clock-low", "contended", HOST | {"cpu_clock_hz": 1.2e9, "cpu_clock_max_hz": 4.8e9}),
     ("clock-low", "contended", CARD | PLACED | {"gpu_clock_hz": 3e8, "gpu_clock_max_hz": 1.7e9}),
     ("clock-low", "contended", {"throttled": True}),
+    ("gpu-neighbours", "contended", CARD | PLACED | {"gpu_foreign_utilization": 0.4}),
     ("gpu-unused", "offload-bound", {"gpu_present": True, "backend": "cpu"}),
     ("gpu-unused", "offload-bound", CARD | {"layers_on_gpu": 0}),
     ("gpu-unused", "offload-bound", CARD | {"gpu_utilization": 0.02, "decode_tok_s": 4.0}),

@@ -1,0 +1,151 @@
+"""From names of files to a delivered comparison: what `llmphase compare` and `profile --baseline` do."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from probes.errors import EXIT_DONE, EXIT_GATE, UnmeasurableError, UsageError
+from probes.run_files import RunStore
+from profiler_cli.console import note, style_of
+from profiler_cli.loading import load_comparable
+from profiler_cli.options import COMPARISON_FORMATS, parse_choice, parse_share
+from profiler_cli.output import Destination, deliver
+from profiler_cli.streams import show
+from reports.comparable import PHASES, Comparable, ComparedPhase
+from reports.comparison import DEFAULT_PHASES, SAME_WITHIN, compare
+from reports.comparison_gate import Gate
+from reports.comparison_report import ComparisonReport, build_comparison_report
+from reports.formats import COMPARISON_FORMATS as RENDERERS
+from reports.formats import TerminalStyle
+
+if TYPE_CHECKING:
+    from probes.records import Run
+
+SUMMARY_VARIABLE = "GITHUB_STEP_SUMMARY"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Comparing:
+    """How to compare, as the options say."""
+
+    phases: tuple[ComparedPhase, ...]
+    same_within: float
+    gate: Gate
+    anyway: bool
+    summary: Path | None
+    """Where GitHub wants the job's summary."""
+
+    @classmethod
+    def read(
+        cls,
+        *,
+        phase: str | None,
+        same_within: str | None,
+        fail_over: str | None,
+        noise_is_failure: bool,
+        anyway: bool,
+        github: bool,
+    ) -> Comparing:
+        """Raises UsageError for values that mean nothing."""
+        phases = DEFAULT_PHASES if phase is None else _phases(phase)
+        limit = None if fail_over is None else parse_share(fail_over, "--fail-over")
+        return cls(
+            phases=phases,
+            same_within=SAME_WITHIN if same_within is None else parse_share(same_within, "--same-within"),
+            gate=Gate(fail_over=limit, noise_is_failure=noise_is_failure),
+            anyway=anyway,
+            summary=_summary_file() if github else None,
+        )
+
+
+def _phases(text: str) -> tuple[ComparedPhase, ...]:
+    chosen = [parse_choice(part, "--phase", PHASES) for part in text.split(",")]
+    return tuple(dict.fromkeys(chosen))
+
+
+def _summary_file() -> Path:
+    named = os.environ.get(SUMMARY_VARIABLE)
+    if not named:
+        raise UsageError(
+            f"--github writes to the file that {SUMMARY_VARIABLE} names, which GitHub Actions sets: it is not"
+            " set here, use --format markdown",
+            reason="no-summary",
+        )
+    return Path(named)
+
+
+def compare_files(
+    names: Sequence[str], comparing: Comparing, form: str | None, output: str | None, *, quiet: bool
+) -> int:
+    """Compare the files after the first with the first; the exit code. Raises LlmphaseError."""
+    if len(names) < 2:
+        raise UsageError(
+            "name the file to compare with and at least one other: `llmphase compare last~1 last`",
+            reason="one-file",
+        )
+    destination = Destination.choose(form, output, COMPARISON_FORMATS)
+    store = RunStore()
+    base, *others = (load_comparable(name, store) for name in names)
+    report = _report(base, others, comparing)
+    deliver(
+        lambda chosen, style: RENDERERS[chosen].render(report, style),
+        destination,
+        show_too=not quiet,
+        quiet=quiet,
+    )
+    return _conclude(report, comparing)
+
+
+def compare_with_baseline(
+    run: Run, baseline: Comparable, comparing: Comparing, destination: Destination
+) -> int:
+    """Compare a run just measured; the exit code. The comparison follows the report where a person reads
+    that, and stays off standard output where a program does. Raises UsageError."""
+    from reports.comparable_runs import of_run
+
+    report = _report(baseline, [of_run(run)], comparing)
+    if destination.path is not None or destination.form == "terminal":
+        show("\n" + RENDERERS["terminal"].render(report, style_of(sys.stdout)))
+    else:
+        note(" ".join(report.headline))
+    return _conclude(report, comparing)
+
+
+def _report(base: Comparable, others: Sequence[Comparable], comparing: Comparing) -> ComparisonReport:
+    comparisons = [
+        compare(
+            base,
+            other,
+            phases=comparing.phases,
+            same_within=comparing.same_within,
+            anyway=comparing.anyway,
+        )
+        for other in others
+    ]
+    return build_comparison_report(comparisons, comparing.gate)
+
+
+def _conclude(report: ComparisonReport, comparing: Comparing) -> int:
+    """Append to the job's summary, then hold the gate."""
+    if comparing.summary is not None:
+        _append_summary(comparing.summary, report)
+    for failure in report.failures:
+        note(f"Gate not met: {failure}.")
+    return EXIT_GATE if report.failures else EXIT_DONE
+
+
+def _append_summary(path: Path, report: ComparisonReport) -> None:
+    plain = TerminalStyle(width=100, colour=False, unicode=True)
+    text = RENDERERS["markdown"].render(report, plain)
+    try:
+        with path.open("a", encoding="utf-8", errors="replace") as file:
+            file.write(text + "\n")
+    except OSError as error:
+        raise UnmeasurableError(
+            f"--github: {path} was not written: {error.strerror or error}", reason="unwritable"
+        ) from error

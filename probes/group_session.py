@@ -27,7 +27,7 @@ from probes.messages import (
 )
 from probes.page_cache import cached_fraction, classify, drop
 from probes.plan import PlannedGroup
-from probes.records import CellResult, Disturbance, EngineFacts, GroupResult, LoadSample, Options
+from probes.records import CellResult, Disturbance, EngineFacts, GroupResult, LoadSample, ModelFacts, Options
 from probes.requests import Request, short_request, workload_request
 from probes.worker_process import WorkerCrash, WorkerProcess
 
@@ -110,7 +110,7 @@ class GroupSession:
         self._record = GroupRecord(group, options)
         self._worker: WorkerProcess | None = None
         self._sampler: Sampler | None = None
-        self._doing = Doing(model_name=group.model.name, phase="load")
+        self._doing = Doing(model_name=_shown_name(group.model), phase="load")
         self._restarts = 0
         self._beside_done = False
         self._stalled = False
@@ -181,7 +181,7 @@ class GroupSession:
     def _load_in(self, worker: WorkerProcess, *, warm_up: bool) -> Loaded:
         fraction = cached_fraction(self._model.files)
         self._sampler = Sampler(worker.pid)
-        self._tell(Doing(model_name=self._model.name, phase="load"))
+        self._tell(Doing(model_name=_shown_name(self._model), phase="load"))
         worker.send(
             Load(
                 model=self._model,
@@ -406,3 +406,7 @@ def _pass_cost_ns(measured: tuple[CellResult, ...], longest: int) -> int:
         round(statistics.median(sample.tail_ns + sum(sample.decode_ns) for sample in cell.samples))
         for cell in on_the_way
     )
+
+
+def _shown_name(model: ModelFacts) -> str:
+    return f"{model.name} ({model.quantization})"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import codecs
-import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +15,6 @@ from probes.text import show_path
 _CHUNK_BYTES = 2**20
 MOST_CHARACTERS = 4 * 2**20
 """Of one line; the rest of a longer one is dropped, for no program that is read here writes any."""
-_LINE_END = re.compile(r"\r\n|\n|\r")
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
     (codecs.BOM_UTF16_LE, "utf-16"),
@@ -99,9 +97,9 @@ def _lines(file: BinaryIO, beginning: bytes, encoding: str) -> Iterator[str]:
     decoder = codecs.getincrementaldecoder(encoding)(errors="replace")
     rest, chunk, is_cut = "", beginning, False
     while chunk:
-        # A carriage return at a chunk's end may be half of a line's end.
-        parts = _LINE_END.split(rest + decoder.decode(chunk))
-        rest = parts.pop()
+        text = rest + decoder.decode(chunk)
+        parts = text.splitlines()
+        rest = parts.pop() if parts and text[-1:] not in ("\n", "\r") else ""
         if parts and is_cut:
             parts, is_cut = parts[1:], False
         yield from parts

@@ -465,6 +465,21 @@ class Checkup:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SelfTestRound:
+    """One round over small models of known work, all of them in turn."""
+
+    decode_ns: tuple[int, ...]
+    """Steps of the single model."""
+    doubled_decode_ns: tuple[int, ...]
+    """Steps of the one with twice the layers, at the same depths."""
+    walk_prefill_ns: dict[str, int]
+    """Prompt length in tokens -> prefill, all lengths from one walk."""
+    fresh_prefill_ns: dict[str, int]
+    """The same lengths, each evaluated alone in a process of its own."""
+    request: RequestSample
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceMemory:
     """Memory of a device during the run."""
 

@@ -34,7 +34,8 @@ def write_tiny_model(path: Path, layers: int) -> Path:
     header += [_string(key) + _typed(kind, value) for key, (kind, value) in _metadata(layers).items()]
     offset = 0
     for name, shape in tensors.items():
-        header.append(_string(name) + struct.pack(f"<I{len(shape)}QIQ", len(shape), *shape, _type(shape), offset))
+        place = struct.pack(f"<I{len(shape)}QIQ", len(shape), *shape, _type(shape), offset)
+        header.append(_string(name) + place)
         offset += _padded(_size(shape))
     with path.open("wb") as file:
         file.write(_pad(b"".join(header)))
@@ -78,7 +79,7 @@ def _byte_alphabet() -> list[str]:
 
 def _tensors(layers: int) -> Iterator[tuple[str, _Shape]]:
     """Names and shapes, the row length first as ggml has it."""
-    n_vocab = 258
+    n_vocab = len(_byte_alphabet()) + len((_BEGIN, _END))
     yield "token_embd.weight", (N_EMBD, n_vocab)
     yield "output_norm.weight", (N_EMBD,)
     yield "output.weight", (N_EMBD, n_vocab)
@@ -96,16 +97,18 @@ def _tensors(layers: int) -> Iterator[tuple[str, _Shape]]:
 
 
 def _weights(tensors: Mapping[str, _Shape]) -> Iterator[bytes]:
-    """Ones for norms; random matrices whose products keep their size."""
+    """Ones for norms; for matrices of one shape the same random one, whose products keep their size."""
     import numpy as np
 
     random = np.random.default_rng(0)
+    made: dict[_Shape, bytes] = {}
     for shape in tensors.values():
-        if len(shape) == 1:
-            yield np.ones(shape, dtype="<f4").tobytes()
-        else:
+        if shape not in made and len(shape) == 1:
+            made[shape] = np.ones(shape, dtype="<f4").tobytes()
+        elif shape not in made:
             values = random.standard_normal(shape[::-1], dtype=np.float32) * shape[0] ** -0.5
-            yield values.astype("<f2").tobytes()
+            made[shape] = values.astype("<f2").tobytes()
+        yield made[shape]
 
 
 def _type(shape: _Shape) -> int:

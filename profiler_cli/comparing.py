@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from probes.errors import EXIT_DONE, EXIT_GATE, UnmeasurableError, UsageError
 from probes.run_files import RunStore
+from profiler_cli.comparison_options import ComparisonOptions
 from profiler_cli.console import note, style_of
 from profiler_cli.loading import load_comparable
 from profiler_cli.options import COMPARISON_FORMATS, parse_choice, parse_share
@@ -41,25 +42,16 @@ class Comparing:
     """Where GitHub wants the job's summary."""
 
     @classmethod
-    def read(
-        cls,
-        *,
-        phase: str | None,
-        same_within: str | None,
-        fail_over: str | None,
-        noise_is_failure: bool,
-        anyway: bool,
-        github: bool,
-    ) -> Comparing:
+    def read(cls, given: ComparisonOptions) -> Comparing:
         """Raises UsageError for values that mean nothing."""
-        phases = DEFAULT_PHASES if phase is None else _phases(phase)
-        limit = None if fail_over is None else parse_share(fail_over, "--fail-over")
+        limit = None if given.fail_over is None else parse_share(given.fail_over, "--fail-over")
+        within = SAME_WITHIN if given.same_within is None else parse_share(given.same_within, "--same-within")
         return cls(
-            phases=phases,
-            same_within=SAME_WITHIN if same_within is None else parse_share(same_within, "--same-within"),
-            gate=Gate(fail_over=limit, noise_is_failure=noise_is_failure),
-            anyway=anyway,
-            summary=_summary_file() if github else None,
+            phases=DEFAULT_PHASES if given.phase is None else _phases(given.phase),
+            same_within=within,
+            gate=Gate(fail_over=limit, noise_is_failure=given.noise_is_failure),
+            anyway=given.anyway,
+            summary=_summary_file() if given.github else None,
         )
 
 
@@ -101,19 +93,37 @@ def compare_files(
     return _conclude(report, comparing)
 
 
-def compare_with_baseline(
-    run: Run, baseline: Comparable, comparing: Comparing, destination: Destination
-) -> int:
-    """Compare a run just measured; the exit code. The comparison follows the report where a person reads
-    that, and stays off standard output where a program does. Raises UsageError."""
-    from reports.comparable_runs import of_run
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Baseline:
+    """What a run about to be measured will be compared with: read before, so that a wrong name costs no
+    minutes."""
 
-    report = _report(baseline, [of_run(run)], comparing)
-    if destination.path is not None or destination.form == "terminal":
-        show("\n" + RENDERERS["terminal"].render(report, style_of(sys.stdout)))
-    else:
-        note(" ".join(report.headline))
-    return _conclude(report, comparing)
+    file: Comparable
+    comparing: Comparing
+
+    @classmethod
+    def read(cls, name: str | None, given: ComparisonOptions) -> Baseline | None:
+        """From `--baseline` and the options of a comparison. Raises UsageError."""
+        if name is None:
+            if given.given:
+                option = given.given[0].replace("_", "-")
+                raise UsageError(
+                    f"--{option} needs --baseline: name the file to compare with", reason="baseline"
+                )
+            return None
+        return cls(file=load_comparable(name, RunStore()), comparing=given.read())
+
+    def compare_with(self, run: Run, destination: Destination, *, quiet: bool) -> int:
+        """Compare a run just measured; the exit code. The comparison follows the report where a person reads
+        that; where a program does, it is a remark. Raises UsageError."""
+        from reports.comparable_runs import of_run
+
+        report = _report(self.file, [of_run(run)], self.comparing)
+        if destination.form == "terminal" or (destination.path is not None and not quiet):
+            show("\n" + RENDERERS["terminal"].render(report, style_of(sys.stdout)))
+        else:
+            note(" ".join(report.headline), quiet=quiet)
+        return _conclude(report, self.comparing)
 
 
 def _report(base: Comparable, others: Sequence[Comparable], comparing: Comparing) -> ComparisonReport:

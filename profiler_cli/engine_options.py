@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
-import inspect
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from profiler_cli import options
+from profiler_cli.shared_options import shares
 
 if TYPE_CHECKING:
     from probes.plan import Asked
 
 _ENGINE, _PLACEMENT = "Engine settings", "Placement on devices"
-_PARAMETER = "engine"
 
 
 def _option(*names: str, metavar: str, help: str, panel: str = _ENGINE) -> Any:
@@ -215,36 +212,8 @@ class EngineOptions:
         )
 
 
-def with_engine_options(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with every field of EngineOptions as an option, in the place of its parameter `engine`.
-
-    The parser reads options from a signature; so two commands can share them without repeating them.
-    """
-    fields = dataclasses.fields(EngineOptions)
-    hints = get_type_hints(EngineOptions, include_extras=True)
-    shared = [
-        inspect.Parameter(
-            field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=hints[field.name]
-        )
-        for field in fields
-    ]
-
-    @functools.wraps(command)
-    def wrapped(**given: Any) -> None:
-        engine = EngineOptions(**{field.name: given.pop(field.name) for field in fields})
-        command(**given, **{_PARAMETER: engine})
-
-    own_hints = get_type_hints(command, include_extras=True)
-    own = [
-        parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=own_hints[name])
-        for name, parameter in inspect.signature(command).parameters.items()
-        if name != _PARAMETER
-    ]
-    parameters = own + shared
-    wrapped.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    wrapped.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    del wrapped.__wrapped__
-    return wrapped
+with_engine_options = shares("engine", EngineOptions)
+"""For a command with a parameter `engine`."""
 
 
 def _numbers(text: str | None, option: str) -> tuple[int, ...] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from probes.inquiries import measure_links
 from probes.machine import default_threads, read_machine_facts
@@ -18,8 +19,17 @@ from profiler_cli.wishes import Wishes
 from reports.text import clean
 from reports.units import duration
 
+if TYPE_CHECKING:
+    from profiler_cli.comparing import Baseline
 
-def profile_models(names: Sequence[str], asked: Asked, quantizing: Quantizing, wishes: Wishes) -> int:
+
+def profile_models(
+    names: Sequence[str],
+    asked: Asked,
+    quantizing: Quantizing,
+    wishes: Wishes,
+    baseline: Baseline | None = None,
+) -> int:
     """Measure and deliver; returns the exit code. Raises LlmphaseError for what can not be begun."""
     quiet = wishes.quiet
     destination = Destination.choose(wishes.form, wishes.output, PROFILE_FORMATS)
@@ -39,7 +49,8 @@ def profile_models(names: Sequence[str], asked: Asked, quantizing: Quantizing, w
         return interrupted(run, saver, destination)
     saver.say(run, quiet=quiet)
     deliver(report_renderer(run), destination, show_too=not quiet, quiet=quiet)
-    return exit_code(run)
+    code = exit_code(run)
+    return code if code or baseline is None else baseline.compare_with(run, destination, quiet=quiet)
 
 
 def _name(model: ModelFacts) -> str:

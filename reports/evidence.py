@@ -131,6 +131,15 @@ class Evidence:
     """Seconds for the evaluated prompt that the device allows at best."""
     transfer_bytes_s: float | None = None
     """Host to device."""
+    fitting_layers: int | None = None
+    """Layers that the devices have room for, the output layer counting as one."""
+    fitting_layers_step_s: float | None = None
+    """Predicted seconds a token with these layers on devices; None where they are there already."""
+    fitting_layers_prefill_s: float | None = None
+    """The same for the evaluated prompt."""
+    no_layers_step_s: float | None = None
+    """Predicted seconds a token with no layer on a device; None where none is."""
+    no_layers_prefill_s: float | None = None
 
     # --- the machine during the run
     gpu_utilization: float | None = None
@@ -240,7 +249,7 @@ class Evidence:
     @property
     def host_works(self) -> bool | None:
         """Whether the CPU evaluates weights, so that its threads, clock and memory matter. None: unknown."""
-        if self.has_gpu is False or self.uses_gpu_backend is False or self.layers_on_gpu == 0:
+        if self.layers_on_gpu == 0 or (not self.remote_devices and self._lacks_gpu):
             return True
         if self.experts_on_cpu or self.kv_on_cpu:
             return True
@@ -249,6 +258,10 @@ class Evidence:
         # What no device has room for is left to the host.
         is_left = not self.shares_memory and not self.remote_devices and bool(self.host_weights_bytes)
         return True if is_left else None
+
+    @property
+    def _lacks_gpu(self) -> bool:
+        return self.has_gpu is False or self.uses_gpu_backend is False
 
     @property
     def host_weights_bytes(self) -> int | None:
@@ -271,6 +284,26 @@ class Evidence:
             return None
         whole = self.model_bytes or ((self.weights_on_gpu_bytes or 0) + on_host)
         return read * min(1.0, on_host / whole) if whole else None
+
+    @property
+    def fitting_layers_save(self) -> float | None:
+        """Share of prefill and decode that placing all layers that fit would save; negative: it costs."""
+        return self._saving(self.fitting_layers_step_s, self.fitting_layers_prefill_s)
+
+    @property
+    def no_layers_save(self) -> float | None:
+        """Share of prefill and decode that taking all layers off devices would save, negative where it
+        costs."""
+        return self._saving(self.no_layers_step_s, self.no_layers_prefill_s)
+
+    def _saving(self, step_s: float | None, prefill_s: float | None) -> float | None:
+        step, decode_s = self.decode_step_s, self.decode_s
+        if step_s is None or step is None or decode_s is None:
+            return None
+        now_prefill_s = self.prefill_s or 0.0
+        now_s = now_prefill_s + decode_s
+        then_s = (now_prefill_s if prefill_s is None else prefill_s) + decode_s * step_s / step
+        return 1 - then_s / now_s if now_s > 0 else None
 
     def known(self, *names: str) -> dict[str, object]:
         """The named facts that are known, in the order given."""

@@ -103,7 +103,7 @@ def compared(reads: Sequence[FactsRead]) -> tuple[FactsRead, ...]:
             evidence = dataclasses.replace(
                 evidence, prefill_tok_s=None, sources=_without(evidence, "prefill_tok_s")
             )
-            notes.append("its prompt was likely cached in part though counted whole: it has no prompt rate")
+            notes.append("its prompt was likely cached in part, though counted whole: no rate is told")
         evidence = _with_repeats(evidence, [other.evidence for other in reads[index + 1 : index + 2]])
         found.append(FactsRead(evidence=evidence, notes=tuple(notes)))
     return tuple(found)

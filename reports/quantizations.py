@@ -149,16 +149,16 @@ def _untied_params(model: ModelFacts) -> int:
     return model.n_params + shared
 
 
-def _differences(one: ModelFacts, other: ModelFacts) -> Iterator[str]:
-    for name, of in _MARKS:
-        if of(one) != of(other):
-            yield f"{name} {of(other)} instead of {of(one)}"
-    if abs(_untied_params(one) - _untied_params(other)) > _SAME_PARAMS * _untied_params(one):
-        yield f"{other.n_params:,} weights instead of {one.n_params:,}"
+def _differences(one: ModelFacts, other: ModelFacts) -> list[str]:
+    found = [f"{name} {of(other)} instead of {of(one)}" for name, of in _MARKS if of(one) != of(other)]
+    ours, theirs = _untied_params(one), _untied_params(other)
+    if not found and abs(ours - theirs) > _SAME_PARAMS * ours:
+        found.append(f"{theirs:,} weights instead of {ours:,}, the output layer counted")
+    return found
 
 
 def _is_same(one: ModelFacts, other: ModelFacts) -> bool:
-    return not any(_differences(one, other))
+    return not _differences(one, other)
 
 
 def _strangers(first: ModelFacts, run: Run, families: Sequence[Sequence[int]]) -> Iterator[str]:

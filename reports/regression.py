@@ -49,7 +49,8 @@ def fit_terms(values: ArrayLike, seconds: Sequence[float], *, rounds: int = _ROU
 
     table, times = np.asarray(values, dtype=float), np.asarray(seconds, dtype=float)
     # Columns are scaled to at most 1, which keeps the normal equations well conditioned.
-    scale = np.maximum(np.abs(table).max(axis=0), 1e-300)
+    largest = np.abs(table).max(axis=0)
+    scale = np.where(largest > 0, largest, 1.0)
     design = table / scale / times[:, None]
     solution, weights = _reweighted(design, rounds)
     residuals = 1.0 - design @ solution

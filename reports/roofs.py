@@ -22,6 +22,9 @@ from probes.records import DeviceCeiling, GroupResult, KernelRate, ModelFacts, R
 OFFLOADED_BATCH = 32
 """From this many tokens on llama.cpp multiplies host weights on a device, copying them there each time."""
 
+_NO_OP_OFFLOAD = "RPC"
+"""Devices of other machines never multiply the host's weights (ggml-rpc.cpp has no `offload_op`)."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Roof:
@@ -77,7 +80,7 @@ def prefill_roof(group: GroupResult, ceilings: Sequence[DeviceCeiling], prompt_t
     parts = _parts(group, ceilings, resolved.threads_batch)
     whole, last = _without_output(group.model, [part.ceiling for part in parts])
     chunks = _chunks(prompt_tokens, resolved.n_ubatch)
-    weights_s = sum(_chunk_s(parts, whole, tokens) for tokens in chunks)
+    weights_s = sum(_chunk_s(parts, whole, tokens, op_offload=group.settings.op_offload) for tokens in chunks)
     weights_s += sum(part.share * _reading_s(part.ceiling, last) for part in parts)
     per_graph_s = sum(part.share * _operations_s(part.ceiling, resolved) for part in parts)
     flops = _attention_flops(group.model, prompt_tokens)
@@ -85,17 +88,17 @@ def prefill_roof(group: GroupResult, ceilings: Sequence[DeviceCeiling], prompt_t
     return Roof(weights_s=weights_s, attention_s=flops / fastest, operations_s=len(chunks) * per_graph_s)
 
 
-def _chunk_s(parts: Sequence[_Part], formats: dict[str, float], tokens: int) -> float:
+def _chunk_s(parts: Sequence[_Part], formats: dict[str, float], tokens: int, *, op_offload: bool) -> float:
     """All weights times one micro-batch."""
     total_s = 0.0
     for part in parts:
         ways_s = [max(_multiplying_s(part.ceiling, formats, tokens), _reading_s(part.ceiling, formats))]
-        if part.is_host and tokens >= OFFLOADED_BATCH:
+        if part.is_host and tokens >= OFFLOADED_BATCH and op_offload:
             ways_s += [
                 sum(formats.values()) / other.ceiling.transfer_bytes_s
                 + _multiplying_s(other.ceiling, formats, tokens)
                 for other in parts
-                if other.ceiling.transfer_bytes_s
+                if other.ceiling.transfer_bytes_s and not other.ceiling.device.startswith(_NO_OP_OFFLOAD)
             ]
         total_s += part.share * min(ways_s)
     return total_s
@@ -273,10 +276,14 @@ def _host(ceilings: Sequence[DeviceCeiling], threads: int) -> DeviceCeiling:
     )
 
 
+def is_host_buffer(buffer: str) -> bool:
+    """Whether this memory is the host's: `CPU...`, pinned `..._Host`, the CPU's own layouts."""
+    return buffer.startswith(("CPU", "BLAS")) or buffer.endswith("_Host") or buffer == "AMX"
+
+
 def _device_of(buffer: str, ceilings: Sequence[DeviceCeiling]) -> DeviceCeiling | None:
-    """The device whose memory this is; None for the host's: `CPU...`, pinned `..._Host`, the CPU's own
-    layouts."""
-    if buffer.startswith("CPU") or buffer.endswith("_Host") or buffer == "AMX":
+    """The device whose memory this is; None for the host's."""
+    if is_host_buffer(buffer):
         return None
     for ceiling in ceilings:
         name = ceiling.device

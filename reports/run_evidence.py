@@ -22,6 +22,7 @@ from probes.records import (
 from reports import measured, roofs, stats
 from reports.evidence import Evidence, Source
 from reports.gpu_evidence import gpu_evidence
+from reports.other_placements import Now, elsewhere, most_layers
 from reports.phases import PhaseModel, fit_phases
 from reports.request_costs import ModelCosts
 
@@ -70,6 +71,7 @@ def run_evidence(
     if asked is not None:
         facts.update(_request_facts(group, asked, fit))
         _add(facts, "measured", _ceiling_facts(run, group, asked))
+        _add(facts, "estimated", _other_placements(run, group, asked, facts))
     values = {name: value for name, (value, _) in facts.items()}
     sources = {name: source for name, (_, source) in facts.items()}
     return Evidence(**values, neighbours=run.neighbours, sources=sources)
@@ -180,10 +182,18 @@ def _placement_facts(group: GroupResult, resolved: Resolved) -> dict[str, Any]:
     }
     if not resolved.placements:
         return facts
+    on_host = min(on_host, _left_on_host(group.model, on_device))
     if device:
         facts["kv_on_cpu"] = any(p.kv_bytes for p in host) and not any(p.kv_bytes for p in device)
         facts["experts_on_cpu"] = _experts_on_host(group.model, resolved, on_device)
     return facts | {"weights_on_cpu_bytes": on_host, "weights_on_gpu_bytes": on_device}
+
+
+def _left_on_host(model: ModelFacts, on_device: int) -> int:
+    """What devices do not hold. A mapped file counts in the engine's log from its first to its last tensor on
+    the host, whatever lies between; a tied output layer is on both sides."""
+    copied = model.output_bytes if model.tied_output and on_device else 0
+    return max(0, model.model_bytes + copied - on_device)
 
 
 def _is_host(place: Placement) -> bool:
@@ -337,6 +347,28 @@ def _rates(facts: _Facts, asked: Workload) -> None:
         facts["prefill_tok_s"] = (evaluated / prefill[0], prefill[1])
     if decode and decode[0] > 0 and steps > 0:
         facts["decode_tok_s"] = (steps / decode[0], decode[1])
+
+
+def _other_placements(run: Run, group: GroupResult, asked: Workload, facts: _Facts) -> dict[str, Any]:
+    """What the request would take with as many layers on devices as fit, and with none."""
+    resolved, rate = group.resolved, facts.get("decode_tok_s")
+    if resolved is None or resolved.n_gpu_layers is None or not rate:
+        return {}
+    prefill = facts.get("prefill_s")
+    now = Now(
+        decode_step_s=1 / rate[0],
+        prefill_s=prefill[0] if prefill else None,
+        prompt_tokens=asked.prompt_tokens - asked.cached_tokens,
+        depth_tokens=asked.prompt_tokens + max(asked.output_tokens - 2, 0) / 2,
+    )
+    found: dict[str, Any] = {"fitting_layers": most_layers(run, group)}
+    for name, layers in (("fitting_layers", found["fitting_layers"]), ("no_layers", 0)):
+        if layers is None or layers == resolved.n_gpu_layers:
+            continue
+        other = elsewhere(run, group, now, layers)
+        if other is not None:
+            found |= {f"{name}_step_s": other.decode_step_s, f"{name}_prefill_s": other.prefill_s}
+    return found
 
 
 def _ceiling_facts(run: Run, group: GroupResult, asked: Workload) -> dict[str, Any]:

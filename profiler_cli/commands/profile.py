@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from profiler_cli import options
+from profiler_cli.comparison_options import ComparisonOptions, with_comparison_options
 from profiler_cli.engine_options import EngineOptions, with_engine_options
 from profiler_cli.options import Output, ProfileFormat, Quiet
 
@@ -90,10 +91,21 @@ _Budget = Annotated[
     str | None,
     _option("--budget", panel=_TIME, metavar="TIME", help="Time for everything: 90s, 2m, 1h. Default: 2m."),
 ]
+_Baseline = Annotated[
+    str | None,
+    typer.Option(
+        "--baseline",
+        metavar="FILE",
+        help="Compare with this run, export or llama-bench file right after.",
+        show_default=False,
+        rich_help_panel="Comparison",
+    ),
+]
 _NoSave = Annotated[bool, typer.Option("--no-save", help="Do not save the run.")]
 
 
 @with_engine_options
+@with_comparison_options
 def profile(
     models: _Models = None,
     prompt_tokens: _PromptTokens = None,
@@ -107,16 +119,19 @@ def profile(
     repetitions: _Repetitions = None,
     precision: _Precision = None,
     budget: _Budget = None,
+    baseline: _Baseline = None,
     form: ProfileFormat = None,
     output: Output = None,
     no_save: _NoSave = False,
     quiet: Quiet = False,
     *,
     engine: EngineOptions,
+    comparison: ComparisonOptions,
 ) -> None:
     """Time load, prefill and decode of each MODEL apart, across prompt lengths."""
     from dataclasses import replace
 
+    from profiler_cli.comparing import Baseline
     from profiler_cli.measuring import profile_models
     from profiler_cli.quantizing import Quantizing
     from profiler_cli.wishes import Wishes
@@ -134,4 +149,5 @@ def profile(
     )
     wishes = Wishes(form=form, output=output, quiet=quiet, save=not no_save, force=engine.force)
     quantizing = Quantizing.read(quant, requantize)
-    raise typer.Exit(profile_models(models or [], asked, quantizing, wishes))
+    compared = Baseline.read(baseline, comparison)
+    raise typer.Exit(profile_models(models or [], asked, quantizing, wishes, compared))

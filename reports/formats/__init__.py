@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from probes.errors import UsageError
 
 if TYPE_CHECKING:
-    from reports.comparison_report import ComparisonReport
     from reports.checkup_report import CheckupReport
+    from reports.comparison_report import ComparisonReport
     from reports.devices import DevicesReport
     from reports.diagnosis_report import DiagnosisReport
     from reports.history import History

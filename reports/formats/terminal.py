@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from reports import charts
 from reports.formats import TerminalStyle
 from reports.formats.page import WIDE, Page
 from reports.offload_section import OffloadSection
+from reports.parts import Facts
 from reports.quantization_section import QuantizationSection
 from reports.report import ModelReport, Report
 
@@ -22,6 +24,23 @@ def render(report: Report, style: TerminalStyle) -> str:
     """The report as lines of at most `style.width` columns (at least 40), with colour codes only where
     allowed."""
     page = Page(style)
+    _together(page, report)
+    shown = report.models if report.with_details or len(report.models) <= _IN_FULL else ()
+    for model in shown:
+        _figures(page, model)
+    _notices(page, report)
+    for model in shown:
+        _charts(page, model, named=len(report.models) > 1)
+    _settings(page, report, shown)
+    page.facts(report.machine)
+    if report.remote:
+        page.facts(report.remote)
+    page.paragraph(report.origin, "dim")
+    return page.text()
+
+
+def _together(page: Page, report: Report) -> None:
+    """What all settings show side by side."""
     for sentence in report.comparison:
         page.paragraph(sentence, "bold")
     if report.overview:
@@ -30,25 +49,25 @@ def render(report: Report, style: TerminalStyle) -> str:
         _offload(page, sweep)
     for section in report.quantizations:
         _quantizations(page, section)
-    shown = report.models if report.with_details or len(report.models) <= _IN_FULL else ()
+
+
+def _settings(page: Page, report: Report, shown: Sequence[ModelReport]) -> None:
     for model in shown:
-        _figures(page, model)
+        page.facts(model.settings, of=model.name if len(report.models) > 1 else "")
     if not shown and report.models:
+        page.facts(_shared_settings(report.models))
         page.paragraph(
             f"Each of the {len(report.models)} settings in full: llmphase report"
             f" {report.run_id or 'RUN'} --details",
             "dim",
         )
-    _notices(page, report)
-    for model in shown:
-        _charts(page, model, named=len(report.models) > 1)
-    for model in shown or report.models[:1]:
-        page.facts(model.settings, of=model.name if len(report.models) > 1 else "")
-    page.facts(report.machine)
-    if report.remote:
-        page.facts(report.remote)
-    page.paragraph(report.origin, "dim")
-    return page.text()
+
+
+def _shared_settings(models: Sequence[ModelReport]) -> Facts:
+    """What is the same for all of them; the rest stands in the tables."""
+    first = models[0].settings
+    kept = [fact for fact in first.facts if all(fact in model.settings.facts for model in models)]
+    return dataclasses.replace(first, title="Settings that all share", facts=tuple(kept))
 
 
 def _offload(page: Page, sweep: OffloadSection) -> None:

@@ -71,6 +71,8 @@ class _Reader:
     def __init__(self) -> None:
         self._parsers = [parser() for parser in PARSERS]
         self._offers = [(parser, parser.marks) for parser in self._parsers if parser.marks]
+        self._tables = [parser for parser in self._parsers if isinstance(parser, LlamaBench | BatchedBench)]
+        self._marks = tuple(dict.fromkeys(mark for _, marks in self._offers for mark in marks))
         self._found = Gathering()
         self._json = JsonStream()
         self._number = 0
@@ -81,7 +83,7 @@ class _Reader:
         objects, is_all = self._json.feed(text)
         for value in objects:
             self._object(value)
-        if not is_all:
+        if not is_all and self._is_of_interest(text):
             self._offer(text)
 
     def close(self) -> LogRead:
@@ -98,9 +100,18 @@ class _Reader:
             notes=tuple(found.notes),
         )
 
+    def _is_of_interest(self, text: str) -> bool:
+        """Most lines of a long log are not: a plain loop over a few words is all that they cost."""
+        for mark in self._marks:
+            if mark in text:
+                return True
+        return any(parser.in_table for parser in self._tables)
+
     def _offer(self, text: str) -> None:
         for parser, marks in self._offers:
-            if any(mark in text for mark in marks) and parser.line(text, self._number, self._found):
+            if not parser.in_table and not any(mark in text for mark in marks):
+                continue
+            if parser.line(text, self._number, self._found):
                 return
 
     def _object(self, value: dict[str, object]) -> None:

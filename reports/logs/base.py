@@ -95,7 +95,9 @@ class Parser:
     name: ClassVar[str]
     """For a person: `ollama run --verbose`."""
     marks: ClassVar[tuple[str, ...]] = ()
-    """Every line of interest holds one of these; a line without any is never offered."""
+    """Every line of interest holds one of these; a line without any is offered only inside a table."""
+    in_table: bool = False
+    """A table was begun: its rows may hold none of the marks."""
     gives: ClassVar[tuple[str, ...]] = ()
     """Facts that this source can tell of a request."""
     looks_for: ClassVar[str] = ""

@@ -10,30 +10,27 @@ from reports.logs.base import Gathering, Parser, Request, known
 from reports.logs.numbers import count, number
 
 _KEYS = ("pp", "tg", "pl", "n_kv", "t_pp", "speed_pp", "t_tg", "speed_tg", "t", "speed")
-_HEAD = re.compile(r"\|\s*PP\s*\|\s*TG\s*\|\s*B\s*\|")
+_HEAD = re.compile(r"\|\s*PP \|\s*TG \|\s*B \|")
 
 
 class BatchedBench(Parser):
     """See the module."""
 
     name = "llama-batched-bench"
-    marks = ("|",)
+    marks = ("PP |",)
     gives = ("n_prompt", "prefill_s", "n_output", "decode_s")
     looks_for = '`{"pp": 128, "tg": 16, "pl": 1, "t_pp": ..., "t_tg": ...}`, or its table `| PP | TG | B |`'
     obtain = "llama-batched-bench ... --output-format jsonl"
 
-    def __init__(self) -> None:
-        self._in_table = False
-
     def line(self, text: str, number: int, found: Gathering) -> bool:
         if _HEAD.search(text):
-            self._in_table = True
+            self.in_table = True
             return True
-        if not self._in_table:
+        if not self.in_table:
             return False
         cells = [cell.strip() for cell in text.strip().strip("|").split("|")]
         if len(cells) != len(_KEYS):
-            self._in_table = False
+            self.in_table = False
             return False
         row = dict(zip(_KEYS, cells, strict=True))
         if row["pp"].isdecimal():

@@ -29,7 +29,7 @@ class Koboldcpp(Parser):
     """See the module."""
 
     name = "koboldcpp"
-    marks = ("Process:", "Processing:")
+    marks = ("Process",)
     gives = ("n_prompt", "n_prompt_cached", "prefill_s", "n_output", "decode_s", "total_s")
     looks_for = "`Process:13.56s (172.76T/s), Generate:41.13s (20.91T/s), Total:54.69s`"
     obtain = "koboldcpp prints it in its window after each answer"

@@ -57,7 +57,7 @@ class LlamaBench(Parser):
     """See the module."""
 
     name = "llama-bench"
-    marks = ("avg_ts", "llama_bench", "| ", '"')
+    marks = ("avg_ts", "llama_bench", "t/s")
     gives = ("n_prompt", "prefill_s", "n_output", "decode_s")
     looks_for = "`| ... | test | t/s |`, or its csv, json, jsonl and sql output"
     obtain = "llama-bench -m FILE (-o json keeps the samples)"
@@ -70,7 +70,7 @@ class LlamaBench(Parser):
 
     def line(self, text: str, number: int, found: Gathering) -> bool:
         line = text.strip()
-        if is_table_head(line):
+        if "t/s" in line and is_table_head(line):
             self._head, self._kind = line, "md"
         elif "avg_ts" in line and _CSV_HEAD.match(line):
             self._head, self._kind = line, "csv"
@@ -80,6 +80,7 @@ class LlamaBench(Parser):
             self._read(f"{self._head}\n{line}\n", number, found)
         else:
             return False
+        self.in_table = bool(self._kind)
         return True
 
     def document(self, value: Mapping[str, Any], number: int, found: Gathering) -> bool:
@@ -113,7 +114,7 @@ class LlamaBench(Parser):
         if self._kind == "csv" and line.startswith('"'):
             return True
         if line and not line.startswith("|"):
-            self._kind = ""
+            self._kind, self.in_table = "", False
         return False
 
     def _read(self, text: str, number: int, found: Gathering) -> None:

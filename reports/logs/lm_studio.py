@@ -36,14 +36,7 @@ class LmStudio(Parser):
     """See the module."""
 
     name = "LM Studio"
-    marks = (
-        "tok/sec",
-        "Tokens/Second:",
-        "First Token:",
-        "Prompt Tokens:",
-        "Predicted Tokens:",
-        "put Tokens:",
-    )
+    marks = ("tok/sec", "Token")
     gives = ("n_prompt", "prefill_s", "n_output", "decode_tok_s")
     looks_for = "`42.10 tok/sec • 456 tokens • 0.52s to first token`"
     obtain = (

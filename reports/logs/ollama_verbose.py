@@ -36,7 +36,7 @@ class OllamaVerbose(Parser):
     """See the module."""
 
     name = "ollama run --verbose"
-    marks = ("duration:", "eval count:", "cached count:", "eval rate:")
+    marks = ("duration:", "eval ")
     gives = ("load_s", "n_prompt", "prefill_s", "n_output", "decode_s", "total_s")
     looks_for = "`prompt eval duration: 391ms`, `eval rate: 16.29 tokens/s`"
     obtain = "ollama run MODEL --verbose, or /set verbose in a chat"

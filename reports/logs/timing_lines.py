@@ -15,7 +15,7 @@ from reports.logs.base import known, steps_rate
 from reports.logs.numbers import NUMBER, count, number
 from reports.units import duration, token_rate
 
-MARKS = ("eval time", "load time", "total time", "sample time", "sampling time")
+MARKS = (" time",)
 
 _TIME = re.compile(
     rf"(?P<what>prompt eval|eval|load|total|sampling|sample)\s+time\s*=\s*(?P<ms>{NUMBER})\s*ms"
@@ -180,7 +180,7 @@ def settle_load(facts: dict[str, Any], notes: list[str]) -> None:
         if load_s < prefill_s:
             del facts["load_s"]
             notes.append(
-                f"the printed load time ({duration(load_s)}) contains a part of the prompt, and how much is not"
+                f"the printed load time ({duration(load_s)}) contains a part of the prompt, how much is not"
                 " told: it is left out"
             )
         else:

@@ -12,6 +12,7 @@ from reports.phases import Estimate
 from reports.remedies.base import Remedy, Situation, Tool, Trial, between, computed, untold
 from reports.request_costs import RUN_TO_RUN
 from reports.rules.physics import DEVICE_SHARE, GPU_RATIO
+from reports.rules.placement import WORTH
 from reports.waits import Waits
 
 BITS_PER_WEIGHT = {16: 16.0005, 8: 8.5008, 6: 6.5633, 5: 5.7036, 4: 4.8944, 3: 3.9960, 2: 3.1593}
@@ -28,6 +29,7 @@ _TYPICAL, _BEST = 0.75, 0.87
 _HIGHEST_RATIO = 60.0
 _ROOM = 0.9
 """Of device memory, what weights may take beside cache and compute buffers."""
+_OFF_TITLE = "keep all layers off the device: the host is faster"
 _LEAST_HOST_PART = 0.2
 """Of a step, what the host's weights take at the least where any lie there: they are read over memory 5 to 20
 times slower."""
@@ -40,7 +42,8 @@ def levers(situation: Situation) -> Iterator[Remedy | None]:
         smaller = _STEPS[_STEPS.index(digit) + 1 :]
         for step, bits in enumerate(smaller[:2], start=1):
             yield _quantization(situation, digit, bits, step)
-    yield _more_layers(situation)
+    by_rates = _layers_by_rates(situation)
+    yield by_rates if by_rates is not None else _more_layers(situation)
 
 
 def _digit(label: str | None) -> int:
@@ -154,6 +157,40 @@ def _scaled_step(situation: Situation, then: _Split) -> Estimate | None:
     )
     least = max(least, typical * (1 + RUN_TO_RUN))
     return between(min(typical, decode_s), best * (1 - RUN_TO_RUN), min(least, decode_s))
+
+
+def _layers_by_rates(situation: Situation) -> Remedy | None:
+    """As many layers as fit on devices, or none, whichever the measured rates of both sides favour."""
+    evidence = situation.evidence
+    more, none = evidence.fitting_layers_save, evidence.no_layers_save
+    if more is None and none is None:
+        return None
+    takes_off = (none or 0.0) > (more or 0.0)
+    step = evidence.no_layers_step_s if takes_off else evidence.fitting_layers_step_s
+    prefill = evidence.no_layers_prefill_s if takes_off else evidence.fitting_layers_prefill_s
+    now, decode_s = evidence.decode_step_s, situation.waits.decode_s
+    if step is None or now is None or decode_s is None:
+        return None
+    parts = {"decode": _within(decode_s * step / now)}
+    if prefill is not None and situation.waits.prefill_s is not None:
+        parts["prefill"] = _within(prefill)
+    is_all = evidence.fitting_layers == evidence.layers_total
+    layers = 0 if takes_off else -1 if is_all else evidence.fitting_layers
+    return computed(
+        situation,
+        situation.wait(**parts),
+        code="gpu-layers",
+        title=_OFF_TITLE if takes_off else _layers_title(layers),
+        basis="the measured rates of host and device at this model's own sizes",
+        how=_layers_how(layers),
+        cost="none" if takes_off else "device memory, which a larger context then lacks",
+        try_with=_layers_trial(evidence, layers),
+    )
+
+
+def _within(seconds: float) -> Estimate:
+    """Rates measured on their own and those of a whole model differ by about this much."""
+    return between(seconds, seconds * (1 - WORTH), seconds * (1 + WORTH))
 
 
 def _more_layers(situation: Situation) -> Remedy | None:

@@ -23,6 +23,7 @@ from reports.rules import (
     quota,
     sampling,
     shares,
+    slow_device,
     spill,
     spread,
     threads,
@@ -83,6 +84,12 @@ RULES: tuple[Rule, ...] = (
         stage="residency",
         question="Are layers in system memory though a device is there?",
         judge=placement.judge,
+    ),
+    Rule(
+        code="device-slower-than-host",
+        stage="residency",
+        question="Would the host be faster than the device?",
+        judge=slow_device.judge,
     ),
     Rule(
         code="experts-on-host",

@@ -7,6 +7,9 @@ from reports.evidence import Evidence
 from reports.rules.base import Abstained, Cleared, Finding, Outcome
 from reports.units import percent, size
 
+WORTH = 0.1
+"""Share of the wait that another placement must save: rates measured on their own and those of a whole model
+differ by as much."""
 _ON_DEVICE = 0.75
 """Of the bytes a token reads (of all weights, in a mixture of experts), what the device must hold to call
 a model resident. With all layers placed the host still keeps the embedding table, of which a token reads a
@@ -17,10 +20,17 @@ def judge(evidence: Evidence) -> Outcome:
     """Placed layers against layers + 1, then weight bytes by device."""
     names = ("layers_on_gpu", "layers_total", "weights_on_cpu_bytes", "weights_on_gpu_bytes")
     inputs = evidence.known(*names, "n_gpu_layers_requested", "bytes_per_token", "unified_memory")
-    if evidence.has_gpu is False:
+    if evidence.has_gpu is False and not evidence.remote_devices:
         return Cleared(reason="there is no GPU", inputs=evidence.known("gpu_present"))
     placed, total = evidence.layers_on_gpu, evidence.layers_total
-    if placed == 0:
+    saved = evidence.fitting_layers_save
+    if saved is not None and saved < WORTH:
+        return Cleared(
+            reason=f"by the measured rates of host and device, {_more(evidence)} would save"
+            f" {percent(max(saved, 0.0))} of the wait",
+            inputs=inputs | evidence.known("fitting_layers", "fitting_layers_step_s"),
+        )
+    if placed == 0 and not evidence.remote_devices:
         return Cleared(reason="nothing is on a device, which is another question", inputs=inputs)
     if placed is not None and total is not None and placed < total:
         return Finding(
@@ -30,6 +40,7 @@ def judge(evidence: Evidence) -> Outcome:
             f"{_asked(evidence)}{_bytes(evidence)}",
             inputs=inputs,
             margin=(total - placed) / total,
+            saves_share=saved,
         )
     needed = evidence.model_bytes if evidence.is_moe else evidence.read_bytes
     on_device = evidence.weights_on_gpu_bytes
@@ -48,6 +59,11 @@ def judge(evidence: Evidence) -> Outcome:
         inputs=inputs,
         margin=1 - on_device / (_ON_DEVICE * needed),
     )
+
+
+def _more(evidence: Evidence) -> str:
+    fitting, total = evidence.fitting_layers, evidence.layers_total
+    return "all layers on the device" if fitting == total else f"the {fitting} layers that fit there"
 
 
 def _asked(evidence: Evidence) -> str:

@@ -12,7 +12,8 @@ from typer.testing import CliRunner, Result
 
 from probes import inquiries, machine
 from probes.errors import UnmeasurableError
-from probes.records import EngineFacts
+from probes.records import Checkup, EngineFacts
+from profiler_cli import checking
 from profiler_cli.commands.doctor import doctor
 
 MACHINE = sample.machine(
@@ -32,6 +33,27 @@ ENGINE = sample.engine(
     supports_rpc=False,
 )
 
+CHECKUP = Checkup(
+    governor=None,
+    clock_driver=None,
+    energy_preference=None,
+    power_plan=None,
+    turbo=None,
+    on_battery=False,
+    temperature_c=None,
+    temperature_limit_c=None,
+    neighbours=(),
+    cpu_quota=2.0,
+    throttled_fraction=0.0,
+    container="docker",
+    virtual_machine=True,
+    cpu_features=("avx2", "fma"),
+    page_bytes=4096,
+    huge_pages="madvise",
+    disk_free_bytes=10**12,
+    unknown={"governor": "no clock here", "turbo": "no clock here", "temperature_c": "no sensor"},
+)
+
 
 def run(*arguments: str) -> Result:
     app = typer.Typer()
@@ -41,8 +63,10 @@ def run(*arguments: str) -> Result:
 
 @pytest.fixture(autouse=True)
 def facts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.setattr(machine, "read_machine_facts", lambda: MACHINE)
     monkeypatch.setattr(inquiries, "read_engine_facts", lambda: ENGINE)
+    monkeypatch.setattr(checking, "read_checkup", lambda _folder: CHECKUP)
 
 
 def broken() -> EngineFacts:
@@ -56,7 +80,8 @@ def test_a_fine_machine_ends_with_0() -> None:
     assert "2 (cgroup quota 2 CPUs)" in result.stdout
     assert "unknown (nobody tells)" in result.stdout
     assert "CPU : AVX2, FMA" in result.stdout
-    assert "hint cores-limited: 2 of 4 cores" in result.stdout
+    assert "2 of 4 cores" in result.stdout
+    assert "no clock here" in result.stdout
     assert "Nothing needs fixing." in result.stdout
 
 
@@ -86,7 +111,7 @@ def test_an_engine_that_can_not_be_loaded_ends_with_1(monkeypatch: pytest.Monkey
     monkeypatch.setattr(inquiries, "read_engine_facts", broken)
     result = run()
     assert result.exit_code == 1
-    assert "problem engine-unusable: the engine can not be loaded: libexample is missing" in result.stdout
+    assert "the engine can not be loaded: libexample is missing" in result.stdout
     assert "Nothing needs fixing." not in result.stdout
 
 
@@ -99,6 +124,36 @@ def test_json() -> None:
     assert document["machine"]["cpu_name"] is None
     assert document["engine"]["devices"][0]["memory_free_bytes"] is None
     assert [advice["code"] for advice in document["advice"]] == ["cores-limited"]
+    assert document["ok"] is True
+    status = {check["code"]: check["status"] for check in document["checks"]}
+    assert status == {
+        "engine": "ok",
+        "gpu-build": "ok",
+        "build-features": "ok",
+        "governor": "unknown",
+        "turbo": "unknown",
+        "battery": "ok",
+        "heat": "unknown",
+        "cpu-users": "ok",
+        "gpu-users": "unknown",
+        "cores": "note",
+        "cpu-quota": "note",
+        "container": "note",
+        "memory": "ok",
+        "swap": "ok",
+        "disk": "ok",
+        "page-size": "ok",
+    }
+    assert document["facts"]["cpu_quota"] == 2.0
+
+
+def test_a_warning_ends_with_1(monkeypatch: pytest.MonkeyPatch) -> None:
+    flat = dataclasses.replace(CHECKUP, on_battery=True)
+    monkeypatch.setattr(checking, "read_checkup", lambda _folder: flat)
+    result = run()
+    assert result.exit_code == 1
+    assert "it runs on battery: clocks are held down: plug it in" in result.stdout
+    assert "Nothing needs fixing." not in result.stdout
 
 
 def test_json_without_an_engine(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,6 +22,19 @@ DENSE = {"model_bytes": 5 * GB, "bytes_per_token": 5 * GB, "architecture_is_moe"
 HOST = {"backend": "cpu", "gpu_present": False}
 PLACED = {"layers_on_gpu": 33, "layers_total": 33}
 
+HALF_REMOTE = {
+    "gpu_present": False,
+    "remote_devices": 1,
+    "layers_on_gpu": 10,
+    "layers_total": 31,
+    "n_output": 11,
+    "prefill_s": 1.0,
+    "decode_s": 1.0,
+    "decode_tok_s": 10.0,
+    "fitting_layers": 31,
+}
+"""A third of the layers on another machine: a second for the prompt, ten steps of 0.1 s."""
+
 
 def ask(code: str, **facts: Any) -> Outcome:
     rule = next(rule for rule in RULES if rule.code == code)
@@ -59,6 +72,8 @@ FIRES: list[tuple[str, str, dict[str, Any]]] = [
     ("gpu-unused", "offload-bound", CARD | {"gpu_utilization": 0.02, "decode_tok_s": 4.0}),
     ("gpu-unused", "offload-bound", {"gpu_present": True, "build_lacks_device": True}),
     ("layers-on-host", "offload-bound", CARD | {"layers_on_gpu": 32, "layers_total": 33}),
+    ("layers-on-host", "offload-bound", HALF_REMOTE | {"fitting_layers_step_s": 0.05}),
+    ("device-slower-than-host", "offload-bound", HALF_REMOTE | {"no_layers_step_s": 0.05}),
     (
         "layers-on-host",
         "offload-bound",
@@ -117,6 +132,10 @@ CLEARS: list[tuple[str, dict[str, Any]]] = [
     ("clock-low", CARD | DENSE | PLACED | {"throttled": True, "decode_tok_s": 150.0}),
     ("gpu-unused", HOST),
     ("layers-on-host", CARD | PLACED),
+    # Seconds for the prompt and 10 steps: 2 now, 1 + 10 * 0.09 then, a saving of 5 %.
+    ("layers-on-host", HALF_REMOTE | {"fitting_layers_step_s": 0.09, "fitting_layers_prefill_s": 1.0}),
+    ("device-slower-than-host", HALF_REMOTE | {"no_layers_step_s": 0.095}),
+    ("device-slower-than-host", HALF_REMOTE | {"layers_on_gpu": 0}),
     ("does-not-fit", {"backend": "metal", "gpu_memory_bytes": 16 * GB, "model_bytes": 20 * GB}),
     ("spilled", CARD | {"gpu_shared_memory_bytes": 200 * 10**6}),
     ("attention-on-host", CARD | PLACED | {"graph_splits": 2, "type_k": "f16", "type_v": "f16"}),

@@ -13,7 +13,7 @@ from typing import Any, Protocol, cast
 
 from probes.clock import Clock, MonotonicClock
 from probes.errors import UnmeasurableError, UsageError
-from probes.records import EngineFacts, Resolved, Settings
+from probes.records import EngineFacts, Placement, Resolved, Settings
 
 ENGINE_VARIABLE = "LLMPHASE_ENGINE"
 """`module:factory` of another engine; the factory returns (engine, clock). For tests and developers."""
@@ -57,6 +57,11 @@ class Engine(Protocol):
     def chat_text(self, messages: Sequence[tuple[str, str]]) -> str:
         """The text of (role, content) messages by the model's chat template, ready for an answer. Raises
         EngineError when there is no template or the engine does not know its form."""
+        ...
+
+    def reserve(self, path: str, settings: Settings) -> tuple[Placement, ...]:
+        """What a load with these settings would reserve for computing, on each buffer: other bytes are 0.
+        Neither weights are loaded nor caches made. Raises EngineError."""
         ...
 
     def open_context(self, settings: Settings) -> None:

@@ -20,8 +20,18 @@ from probes.messages import (
     MeasureLink,
     Prepare,
     Prepared,
+    Reserve,
+    Reserved,
 )
-from probes.records import DeviceCeiling, EngineFacts, GroupResult, LinkFacts, MachineFacts
+from probes.records import (
+    DeviceCeiling,
+    EngineFacts,
+    GroupResult,
+    LinkFacts,
+    MachineFacts,
+    Placement,
+    Settings,
+)
 from probes.worker_process import WorkerProcess
 
 E = TypeVar("E")
@@ -59,6 +69,13 @@ def _measure_link(server: str) -> LinkFacts:
             from_bytes_s=None,
             unknown={"server": f"{error.reason}: {error}"},
         )
+
+
+def reserve(path: str, settings: Settings) -> tuple[Placement, ...]:
+    """What a load would reserve for computing on each buffer, by the engine's own planning. Raises
+    LlmphaseError."""
+    command = Reserve(path=path, settings=settings)
+    return _ask(command, Reserved, "the engine did not plan the load").placements
 
 
 def prepare_prompt(path: str, prompt: str, *, system: str | None, chat: bool, prefix: str | None) -> Prepared:
@@ -119,11 +136,12 @@ def _ceilings(
         shapes=command.shapes,
     )
     cache = CeilingCache()
-    kept = cache.load(key)
+    # Of another machine only the address is known: next time another one may answer there.
+    kept = None if command.servers else cache.load(key)
     if kept is not None:
         return kept
     measured = _ask(command, CeilingsMeasured, "the ceilings were not measured").ceilings
-    if is_worth_keeping(measured):
+    if is_worth_keeping(measured) and not command.servers:
         # What can not be kept is measured again next time: no reason to lose it now.
         with contextlib.suppress(UnmeasurableError):
             cache.save(key, measured)

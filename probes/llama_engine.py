@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import llama_cpp
@@ -18,7 +19,7 @@ from probes.engine import EngineError, OpenTimes
 from probes.engine_log import parse_log
 from probes.engine_placement import Placing
 from probes.ggml_devices import engine_commit, list_devices
-from probes.records import EngineFacts, Resolved, Settings
+from probes.records import EngineFacts, Placement, Resolved, Settings
 
 _FLASH = {"auto": -1, "off": 0, "on": 1}
 _LOAD_MODES = {"auto": -1, "none": 0, "mmap": 1, "mlock": 2, "mmap+mlock": 3, "dio": 4}
@@ -157,6 +158,22 @@ class LlamaEngine:
         if not self._model:
             raise EngineError(f"the engine can not read the vocabulary: {self._last_words()}", reason="load")
         self._vocab = lib.llama_model_get_vocab(self._model)
+
+    def reserve(self, path: str, settings: Settings) -> tuple[Placement, ...]:
+        """See Engine."""
+        params = self._model_params(settings)
+        params.no_alloc = True
+        params.load_mode = _LOAD_MODES["none"]  # mapped weights would be read all the same
+        self._log.lines.clear()
+        self._model = lib.llama_model_load_from_file(_encoded(path), params)
+        if not self._model:
+            raise EngineError(f"the engine can not plan this load: {self._last_words()}", reason="load")
+        try:
+            self.open_context(settings)
+            placements = parse_log(self._log.texts()).placements
+        finally:
+            self.close()
+        return tuple(replace(place, model_bytes=0, kv_bytes=0) for place in placements if place.compute_bytes)
 
     def chat_text(self, messages: Sequence[tuple[str, str]]) -> str:
         """See Engine."""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 from probes.errors import UnmeasurableError
 from probes.placement_plan import Share, bytes_per_element, offload_devices, place
-from probes.records import DeviceFacts, MachineFacts, ModelFacts, Settings
+from probes.records import DeviceFacts, MachineFacts, ModelFacts, Placement, Settings
 
 _CONTEXT_STEP = 256
 """llama.cpp rounds the context up to a multiple of this many tokens."""
@@ -63,19 +63,33 @@ class MemoryPlan:
 class _Need:
     kv: int | None
     compute: int
-    host: int
-    devices: tuple[int, ...]
+    host_content: int
+    """Weights and cache; compute buffers come on top where there is any."""
+    device_contents: tuple[int, ...]
     layers: int | None
+
+    @property
+    def host(self) -> int:
+        return _with_compute(self.host_content, self.compute)
+
+    @property
+    def devices(self) -> tuple[int, ...]:
+        return tuple(_with_compute(content, self.compute) for content in self.device_contents)
 
 
 def plan_memory(
-    model: ModelFacts, settings: Settings, machine: MachineFacts, devices: Sequence[DeviceFacts] = ()
+    model: ModelFacts,
+    settings: Settings,
+    machine: MachineFacts,
+    devices: Sequence[DeviceFacts] = (),
+    reserved: Sequence[Placement] = (),
 ) -> MemoryPlan:
     """Add up what one load group needs and find the largest context that fits.
 
-    `devices` are those the engine reports. Weights mapped from the file (`mmap`) count in full: every token
-    reads them, so those that do not fit are fetched from disk again each time. Raises UsageError for a
-    cache type that is not known.
+    `devices` are those the engine reports; `reserved` is what it would reserve for computing, which is
+    estimated where it was not asked (`probes.inquiries.reserve`). Weights mapped from the file (`mmap`)
+    count in full: every token reads them, so those that do not fit are fetched from disk again each time.
+    Raises UsageError for a cache type that is not known.
     """
     used = _with_own_memory(devices, settings)
     n_ctx = _padded(settings.n_ctx or model.n_ctx_train or _CONTEXT_STEP)
@@ -91,6 +105,8 @@ def plan_memory(
         max_n_ctx=None,
         gpu_layers=need.layers,
     )
+    if reserved:
+        plan = _with_reserved(plan, need, reserved)
     if need.kv is None or plan.fits is None:
         return plan
 
@@ -100,6 +116,28 @@ def plan_memory(
         return sized.fits is not False
 
     return dataclasses.replace(plan, max_n_ctx=_largest(max(n_ctx, _padded(model.n_ctx_train or 0)), fits))
+
+
+def _with_reserved(plan: MemoryPlan, need: _Need, reserved: Sequence[Placement]) -> MemoryPlan:
+    """The plan with the engine's own figures in the place of the estimate."""
+    names = [device.device for device in plan.devices]
+    of_device = dict.fromkeys(names, 0)
+    on_host = 0
+    for one in reserved:
+        owner = next((name for name in names if one.buffer.split("[")[0] == name), None)
+        if owner is None:
+            on_host += one.compute_bytes + one.output_bytes
+        else:
+            of_device[owner] += one.compute_bytes + one.output_bytes
+    return dataclasses.replace(
+        plan,
+        compute_bytes=on_host + sum(of_device.values()),
+        host_need_bytes=need.host_content + on_host,
+        devices=tuple(
+            dataclasses.replace(device, need_bytes=content + of_device[device.device])
+            for device, content in zip(plan.devices, need.device_contents, strict=True)
+        ),
+    )
 
 
 def layers_that_fit(model: ModelFacts, settings: Settings, devices: Sequence[DeviceFacts]) -> int | None:
@@ -172,8 +210,8 @@ def _need(model: ModelFacts, settings: Settings, n_ctx: int, used: Sequence[Devi
     return _Need(
         kv=kv,
         compute=compute,
-        host=_with_compute(shares[0].weights_bytes + shares[0].kv_bytes, compute),
-        devices=tuple(_with_compute(share.weights_bytes + share.kv_bytes, compute) for share in shares[1:]),
+        host_content=shares[0].weights_bytes + shares[0].kv_bytes,
+        device_contents=tuple(share.weights_bytes + share.kv_bytes for share in shares[1:]),
         layers=sum(share.layers for share in shares[1:]),
     )
 
@@ -194,8 +232,8 @@ def _need_by_sums(
     return _Need(
         kv=kv,
         compute=compute,
-        host=_with_compute(spread - on_device, compute),
-        devices=tuple(_with_compute(on_device * size // sum(free), compute) for size in free),
+        host_content=spread - on_device,
+        device_contents=tuple(on_device * size // sum(free) for size in free),
         layers=None,
     )
 

@@ -21,6 +21,7 @@ from probes.records import (
     LinkFacts,
     ModelFacts,
     PassSample,
+    Placement,
     RequestSample,
     Resolved,
     SamplingSample,
@@ -70,6 +71,14 @@ class Load:
     """Settle decode (and on devices prefill) after the first touch; a load that is only timed needs none."""
     prompt: str | None = None
     """The user's own prompt, laid ready instead of `tokens`; what is longer goes on with text."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Reserve:
+    """Find out what a load would reserve for computing, without loading weights."""
+
+    path: str
+    settings: Settings
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,6 +234,14 @@ class CeilingsMeasured:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Reserved:
+    """Answer to Reserve."""
+
+    placements: tuple[Placement, ...]
+    """Compute and output bytes alone."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class LinkMeasured:
     """Answer to MeasureLink."""
 
@@ -256,7 +273,18 @@ class Failed:
     message: str
 
 
-Command = AskFacts | Prepare | Load | RunPass | RunBeside | MeasureCeilings | MeasureLink | Quantize | Quit
+Command = (
+    AskFacts
+    | Prepare
+    | Load
+    | Reserve
+    | RunPass
+    | RunBeside
+    | MeasureCeilings
+    | MeasureLink
+    | Quantize
+    | Quit
+)
 Event = (
     Facts
     | Prepared
@@ -267,6 +295,7 @@ Event = (
     | PassDone
     | BesideDone
     | CeilingsMeasured
+    | Reserved
     | LinkMeasured
     | QuantizeProgress
     | Quantized
@@ -277,6 +306,7 @@ COMMANDS: tuple[type[Any], ...] = (
     AskFacts,
     Prepare,
     Load,
+    Reserve,
     RunPass,
     RunBeside,
     MeasureCeilings,
@@ -294,6 +324,7 @@ EVENTS: tuple[type[Any], ...] = (
     PassDone,
     BesideDone,
     CeilingsMeasured,
+    Reserved,
     LinkMeasured,
     QuantizeProgress,
     Quantized,

@@ -34,6 +34,8 @@ CREATE TABLE IF NOT EXISTS entries (
 ) WITHOUT ROWID
 """
 _SUMMARY_KIND = "summary-1"
+_OUT_OF_REACH = ("locked", "readonly", "unable to open", "disk", "no such table")
+"""In SQLite's words: what is no fault of the file itself."""
 
 Content = Any
 """What `json.dumps` takes."""
@@ -64,7 +66,9 @@ class RunIndex:
     def list_runs(self, limit: int | None = None) -> tuple[RunSummary | UnreadableRun, ...]:
         """As `RunStore.list_runs`."""
         found = self._entries(
-            _SUMMARY_KIND, self.store.files()[:limit], lambda file: dataclasses.asdict(summarize(Path(file.path)))
+            _SUMMARY_KIND,
+            self.store.files()[:limit],
+            lambda file: dataclasses.asdict(summarize(Path(file.path))),
         )
         return tuple(_summary_of(file, content) for file, content in found)
 
@@ -159,11 +163,10 @@ def _forgiving(path: Path) -> Iterator[None]:
     """The index is a cache: what goes wrong with it costs time alone. A file that is none is removed."""
     try:
         yield
-    except (sqlite3.OperationalError, sqlite3.IntegrityError) as problem:
-        # Locked, read-only, no room, no table yet; another program's table under our name is removed.
-        if "no such column" in str(problem) or "has no column" in str(problem):
+    except sqlite3.OperationalError as problem:
+        if not any(words in str(problem) for words in _OUT_OF_REACH):
             _remove(path)
-    except (sqlite3.DatabaseError, UnicodeError, ValueError, TypeError, AttributeError):
+    except (sqlite3.Error, ValueError, TypeError, AttributeError):
         _remove(path)
 
 

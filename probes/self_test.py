@@ -26,7 +26,7 @@ from probes.messages import (
     RunBeside,
     RunPass,
 )
-from probes.records import CellSample, RequestSample, SelfTestRound, Settings
+from probes.records import CellSample, ModelFacts, RequestSample, SelfTestRound, Settings
 from probes.tiny_gguf import write_tiny_model
 from probes.worker_process import WorkerProcess
 
@@ -38,6 +38,7 @@ _FEWEST_ROUNDS = 5
 _BUDGET_S = 45.0
 _STEPS = 16
 _CHUNK_TOKENS = 64
+_CONTEXT_TOKENS = 512
 _ANSWER_S = 60.0
 
 E = TypeVar("E")
@@ -52,7 +53,11 @@ def measure_rounds(threads: int, show: Callable[[int], None]) -> tuple[SelfTestR
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="llmphase-")))
         single = write_tiny_model(folder / "single.gguf", LAYERS)
         doubled = write_tiny_model(folder / "doubled.gguf", 2 * LAYERS)
-        benches = [_Bench(stack, path, threads) for path in (single, doubled, *[single] * len(LENGTHS))]
+        settings = plain_settings(threads, chunk_tokens=_CHUNK_TOKENS, n_ctx=_CONTEXT_TOKENS)
+        benches = [
+            Bench(stack, read_model_facts(path), settings, LENGTHS[-1] + _STEPS)
+            for path in (single, doubled, *[single] * len(LENGTHS))
+        ]
         begun_s = time.monotonic()
         rounds: list[SelfTestRound] = []
         for number in range(ROUNDS):
@@ -63,7 +68,7 @@ def measure_rounds(threads: int, show: Callable[[int], None]) -> tuple[SelfTestR
     return tuple(rounds)
 
 
-def _round(single: _Bench, doubled: _Bench, fresh: list[_Bench], number: int) -> SelfTestRound:
+def _round(single: Bench, doubled: Bench, fresh: list[Bench], number: int) -> SelfTestRound:
     walk = single.walk(LENGTHS, _STEPS, number)
     twice = doubled.walk(LENGTHS[:1], _STEPS, number)[LENGTHS[0]]
     alone = {
@@ -74,22 +79,24 @@ def _round(single: _Bench, doubled: _Bench, fresh: list[_Bench], number: int) ->
         doubled_decode_ns=twice.decode_ns,
         walk_prefill_ns={str(length): sample.prefill_ns for length, sample in walk.items()},
         fresh_prefill_ns={str(length): sample.prefill_ns for length, sample in alone.items()},
-        request=single.request(),
+        request=single.request(LENGTHS[1], _STEPS),
     )
 
 
-class _Bench:
-    """One model loaded in a process of its own, which ends with the stack."""
+class Bench:
+    """One model loaded in a process of its own, which ends with the stack. Raises LlmphaseError."""
 
-    def __init__(self, stack: contextlib.ExitStack, path: Path, threads: int) -> None:
+    def __init__(
+        self, stack: contextlib.ExitStack, model: ModelFacts, settings: Settings, max_tokens: int
+    ) -> None:
         self._worker = stack.enter_context(WorkerProcess())
         self._ask(
             Load(
-                model=read_model_facts(path),
-                settings=_settings(threads),
+                model=model,
+                settings=settings,
                 tokens="text",
                 seed=0,
-                max_tokens=LENGTHS[-1] + _STEPS,
+                max_tokens=max_tokens,
                 warm_up=True,
             ),
             Loaded,
@@ -112,10 +119,13 @@ class _Bench:
             raise UnmeasurableError("a pass of the self-test ended early: repeat it", reason="self-test")
         return found
 
-    def request(self) -> RequestSample:
+    def request(self, prompt_tokens: int, output_tokens: int) -> RequestSample:
         """One whole request, every part timed."""
         command = RunBeside(
-            lengths=(), repetitions=1, request_prompt_tokens=LENGTHS[1], request_output_tokens=_STEPS
+            lengths=(),
+            repetitions=1,
+            request_prompt_tokens=prompt_tokens,
+            request_output_tokens=output_tokens,
         )
         return self._ask(command, BesideDone).requests[0]
 
@@ -142,13 +152,13 @@ class _Bench:
                 return
 
 
-def _settings(threads: int) -> Settings:
+def plain_settings(threads: int, *, chunk_tokens: int, n_ctx: int) -> Settings:
     """As plain as can be: what is tested is the measuring, not the engine's choices."""
     return Settings(
         n_gpu_layers=None,
-        n_ctx=512,
-        n_batch=_CHUNK_TOKENS,
-        n_ubatch=_CHUNK_TOKENS,
+        n_ctx=n_ctx,
+        n_batch=chunk_tokens,
+        n_ubatch=chunk_tokens,
         threads=threads,
         threads_batch=threads,
         flash_attn="auto",

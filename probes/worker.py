@@ -41,6 +41,8 @@ from probes.messages import (
     Quantize,
     QuantizeProgress,
     Quit,
+    Reserve,
+    Reserved,
     RunBeside,
     RunPass,
     StepBegins,
@@ -91,6 +93,9 @@ class Worker:
             self._prepare(command)
         elif isinstance(command, Load):
             self._load(command)
+        elif isinstance(command, Reserve):
+            self._engine.connect(command.settings.rpc_servers)
+            self._emit(Reserved(placements=self._engine.reserve(command.path, command.settings)))
         elif isinstance(command, RunPass):
             self._pass(command)
         elif isinstance(command, RunBeside):

@@ -8,13 +8,13 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from probes.errors import EXIT_DONE, EXIT_INTERRUPTED, EXIT_UNMEASURED, UnmeasurableError
+from probes.errors import EXIT_DONE, EXIT_INTERRUPTED, EXIT_UNMEASURED, LlmphaseError, UnmeasurableError
 from probes.gguf_header import read_model_facts, require_decoder
-from probes.inquiries import read_engine_facts
+from probes.inquiries import read_engine_facts, reserve
 from probes.memory_plan import MemoryPlan, plan_memory, refusal, require_fits
 from probes.model_sources import resolve_models
-from probes.plan import Plan
-from probes.records import CellResult, DeviceCeiling, LinkFacts, MachineFacts, ModelFacts, Run
+from probes.plan import Plan, PlannedGroup
+from probes.records import CellResult, DeviceCeiling, DeviceFacts, LinkFacts, MachineFacts, ModelFacts, Run
 from probes.run_files import RunStore
 from probes.session import Session
 from profiler_cli import __version__
@@ -71,10 +71,11 @@ def check_memory(plan: Plan, machine: MachineFacts, *, force: bool) -> tuple[Pla
     """
     servers = plan.groups[0].settings.rpc_servers
     on_host = [plan_memory(group.model, group.settings, machine) for group in plan.groups]
-    if len(plan.groups) == 1 and not servers and on_host[0].fits is not False:
+    alone = len(plan.groups) == 1 and not servers and not machine.gpu_names
+    if alone and on_host[0].fits is not False:
         return plan, False
     devices = read_engine_facts(servers).devices
-    needs = [plan_memory(group.model, group.settings, machine, devices) for group in plan.groups]
+    needs = [_need_of(group, machine, devices) for group in plan.groups]
     groups = tuple(
         group if force else dataclasses.replace(group, refusal=refusal(memory))
         for group, memory in zip(plan.groups, needs, strict=True)
@@ -83,6 +84,20 @@ def check_memory(plan: Plan, machine: MachineFacts, *, force: bool) -> tuple[Pla
         require_fits(needs[0])
     # One remote server serves one client at a time, so loads that use it can not wait for each other.
     return dataclasses.replace(plan, groups=groups), not servers and _leave_room(needs, machine)
+
+
+def _need_of(group: PlannedGroup, machine: MachineFacts, devices: Sequence[DeviceFacts]) -> MemoryPlan:
+    """The plan for one load; what does not fit by the estimate is planned again with what the engine would
+    really reserve."""
+    memory = plan_memory(group.model, group.settings, machine, devices)
+    if memory.fits is not False or not devices:
+        return memory
+    settings = dataclasses.replace(group.settings, n_gpu_layers=memory.gpu_layers)
+    try:
+        reserved = reserve(group.model.path, settings)
+    except LlmphaseError:
+        return memory  # the load itself will say what is wrong, where it is tried
+    return plan_memory(group.model, settings, machine, devices, reserved)
 
 
 def _leave_room(needs: Sequence[MemoryPlan], machine: MachineFacts) -> bool:

@@ -68,7 +68,7 @@ def _at_places(positions: set[int], places: Sequence[int]) -> list[int]:
 def _large_enough(values: Sequence[float], positions: Sequence[int]) -> tuple[Shift, ...]:
     """The shifts that are worth a word; levels that do not differ enough are taken together."""
     kept = list(positions)
-    while True:
+    while kept:
         edges = [0, *kept, len(values)]
         levels = [statistics.median(values[a:b]) for a, b in itertools.pairwise(edges)]
         shifts = [
@@ -79,6 +79,7 @@ def _large_enough(values: Sequence[float], positions: Sequence[int]) -> tuple[Sh
         if not small:
             return tuple(shifts)
         kept.remove(min(small, key=lambda shift: abs(shift.change)).position)
+    return ()
 
 
 def _found(values: Sequence[float], start: int, end: int) -> list[int]:

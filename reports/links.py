@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from probes.records import GroupResult, LinkFacts, Run
 from reports import measured, units
@@ -126,10 +126,15 @@ def network_share(group: GroupResult, links: Sequence[LinkFacts]) -> tuple[float
 
 def link_facts(run: Run) -> tuple[Fact, ...]:
     """One line for each server, and what the network costs with the fastest remote setting."""
-    facts = [Fact(name=clean(link.server), value=link_text(link)) for link in run.links]
     remote = [group for group in run.groups if is_remote(group) and network_share(group, run.links)]
-    if remote:
-        facts.append(Fact(name="cost", value=cost_text(min(remote, key=_step_s), run.links)))
+    fastest = min(remote, key=_step_s, default=None)
+    visits = {cost.server: cost for cost in network_costs(fastest, run.links)} if fastest else {}
+    facts = [
+        Fact(name=clean(link.server), value="; ".join((link_text(link), *_visit_text(visits, link))))
+        for link in run.links
+    ]
+    if fastest:
+        facts.append(Fact(name="network", value=cost_text(fastest, run.links)))
     return tuple(facts)
 
 
@@ -154,19 +159,21 @@ def cost_text(group: GroupResult, links: Sequence[LinkFacts]) -> str:
     if found is None:
         return units.unknown("nothing was decoded there")
     seconds, share = found
-    ways = "; ".join(_visit_text(cost) for cost in network_costs(group, links))
     return (
         f"with {layers_there(group)} there, at least {units.duration(seconds)} of each token's"
-        f" {units.duration(_step_s(group))} ({units.percent(share)}) is the network: {ways}"
+        f" {units.duration(_step_s(group))} ({units.percent(share)})"
     )
 
 
-def _visit_text(cost: NetworkCost) -> str:
-    visits = "once" if cost.visits == 1 else f"{units.count(cost.visits)} times"
-    where = f"{clean(cost.server)} {visits} a token"
+def _visit_text(visits: Mapping[str, NetworkCost], link: LinkFacts) -> tuple[str, ...]:
+    cost = visits.get(link.server)
+    if cost is None:
+        return ()
+    times = "once" if cost.visits == 1 else f"{units.count(cost.visits)} times"
     if cost.sent_bytes is None or cost.returned_bytes is None:
-        return where
-    return f"{where}, {units.size(cost.sent_bytes)} there and {units.size(cost.returned_bytes)} back"
+        return (f"each token visits it {times}",)
+    there, back = units.size(cost.sent_bytes), units.size(cost.returned_bytes)
+    return (f"each token visits it {times}: {there} there, {back} back",)
 
 
 def layers_there(group: GroupResult) -> str:

@@ -287,8 +287,8 @@ def _network(run: Run, group: GroupResult) -> Iterator[Notice]:
         yield Notice(
             code="network",
             phase="decode",
-            text=f"The network slows this: {links.cost_text(group, run.links)}. Keep layers off the remote"
-            " devices, or use a faster network.",
+            text=f"The network takes much of each token's time: {links.cost_text(group, run.links)}. Keep "
+            "layers off the remote devices, or use a faster network.",
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Literal
 
 from probes.records import CellResult, GroupResult, Run
 from reports import measured, stats, units
@@ -14,6 +15,7 @@ from reports.text import clean
 CLEAR = 0.03
 """Where an interval is missing, figures nearer than this are the same."""
 
+Effect = Literal["faster", "slower", "no different beyond the noise"]
 _Phase = Callable[[CellResult], measured.Measured | None]
 
 
@@ -22,22 +24,23 @@ def remote_facts(run: Run) -> Facts | None:
     without servers."""
     if not run.links:
         return None
-    used = (Fact(name="use", value=text) for text in uses(run.groups))
-    return Facts(title="Remote devices", facts=(*link_facts(run), *used))
+    return Facts(title="Remote devices", facts=(*link_facts(run), *use_facts(run.groups)))
 
 
-def uses(groups: Sequence[GroupResult]) -> tuple[str, ...]:
+def use_facts(groups: Sequence[GroupResult]) -> tuple[Fact, ...]:
     """For each model and setting measured both without and with layers on other machines: what that does to
-    decode and to prefill, the fastest of each side compared."""
-    texts = []
+    decode and to prefill, the fastest of each side compared, and what to do."""
+    facts: list[Fact] = []
     for kin in _kindred(groups):
-        local = [group for group in kin if not is_remote(group)]
-        remote = [group for group in kin if is_remote(group)]
         common = _longest_common(kin)
-        if local and remote and common is not None:
-            phases = "; ".join(_phase_texts(local, remote, common))
-            texts.append(f"{clean(kin[0].model.name, limit=60)}: {phases}")
-    return tuple(texts)
+        found = () if common is None else tuple(_compared(kin, common))
+        where = f"{clean(kin[0].model.name, limit=60)}, {units.count(common)} prompt tokens"
+        facts += [
+            Fact(name=phase, value=f"{effect} with them: {rates} ({where})") for phase, effect, rates in found
+        ]
+        if found:
+            facts.append(Fact(name="advice", value=_advice([effect for _, effect, _ in found])))
+    return tuple(facts)
 
 
 def _kindred(groups: Sequence[GroupResult]) -> Iterable[list[GroupResult]]:
@@ -57,22 +60,19 @@ def _longest_common(groups: Sequence[GroupResult]) -> int | None:
     return max(set.intersection(*lengths), default=None)
 
 
-def _phase_texts(
-    local: Sequence[GroupResult], remote: Sequence[GroupResult], prompt_tokens: int
-) -> Iterator[str]:
+def _compared(kin: Sequence[GroupResult], prompt_tokens: int) -> Iterator[tuple[str, Effect, str]]:
+    """Phase, what the remote devices do to it, and the rates, for each phase measured on both sides."""
+    sides = [[group for group in kin if is_remote(group) is there] for there in (False, True)]
     for phase, of_cell, tokens in (
         ("decode", measured.decode, 1),
         ("prefill", measured.prefill, prompt_tokens),
     ):
-        here, there = (_fastest(side, prompt_tokens, of_cell) for side in (local, remote))
+        here, there = (_fastest(side, prompt_tokens, of_cell) for side in sides)
         if here is None or there is None:
             continue
-        verb = _verb(here[0], there[0])
-        rates = [units.rate(tokens / side[0].median) for side in (there, here)]
-        yield (
-            f"{verb} {phase} ({rates[0]} tok/s with {layers_there(there[1])} there, {rates[1]} without, at"
-            f" {units.count(prompt_tokens)} prompt tokens)"
-        )
+        with_them, without = (units.rate(tokens / side[0].median) for side in (there, here))
+        rates = f"{with_them} tok/s with {layers_there(there[1])} there, {without} without"
+        yield phase, _effect(here[0], there[0]), rates
 
 
 def _fastest(
@@ -87,16 +87,21 @@ def _fastest(
     return min(found, key=lambda pair: pair[0].median, default=None)
 
 
-def _verb(here: stats.Summary, there: stats.Summary) -> str:
-    """Whether the remote devices are faster, slower, or neither beyond the noise."""
+def _effect(here: stats.Summary, there: stats.Summary) -> Effect:
     if _is_below(there, here):
-        return "the remote devices help"
-    if _is_below(here, there):
-        return "keep layers off the remote devices: they slow"
-    return "the remote devices make no difference to"
+        return "faster"
+    return "slower" if _is_below(here, there) else "no different beyond the noise"
 
 
 def _is_below(low: stats.Summary, high: stats.Summary) -> bool:
     if low.ci_high is None or high.ci_low is None:
         return low.median < high.median * (1 - CLEAR)
     return low.ci_high < high.ci_low
+
+
+def _advice(effects: Sequence[Effect]) -> str:
+    if "faster" in effects:
+        return (
+            "Adding them helps." if "slower" not in effects else "They help one phase and hold up the other."
+        )
+    return "Keep layers off them." if "slower" in effects else "Adding them changes nothing that shows."

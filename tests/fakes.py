@@ -144,6 +144,10 @@ class ScriptedEngine:
         progress(1.0)
         return OpenTimes(open_ns=self.script.open_ns, tensors_ns=self.script.tensors_ns)
 
+    def reserve(self, path: str, settings: Settings) -> tuple[Placement, ...]:
+        self.calls.append(("reserve", path))
+        return ()
+
     def open_vocabulary(self, path: str) -> None:
         self.calls.append(("open_vocabulary", path))
 

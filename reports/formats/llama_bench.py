@@ -16,7 +16,7 @@ from probes.errors import UsageError
 from reports.formats import TerminalStyle
 from reports.llama_bench import KINDS, BenchTest, Value
 from reports.report import Report
-from reports.text import csv_safe
+from reports.text import clean, csv_safe
 
 _SQL_TYPES = {"str": "TEXT", "int": "INTEGER", "bool": "INTEGER", "float": "REAL"}
 
@@ -98,7 +98,7 @@ def _csv_text(text: str) -> str:
 
 def _sql_text(text: str) -> str:
     # llama-bench itself leaves quotes as they are, which ends the statement early.
-    return text.replace("'", "''")
+    return clean(text, limit=4096).replace("'", "''")
 
 
 def _quoted(value: str | None) -> str:

@@ -71,7 +71,7 @@ class _Reader:
     def __init__(self) -> None:
         self._parsers = [parser() for parser in PARSERS]
         self._offers = [(parser, parser.marks) for parser in self._parsers if parser.marks]
-        self._tables = [parser for parser in self._parsers if isinstance(parser, LlamaBench | BatchedBench)]
+        self._tables = [parser for parser in self._parsers if parser.has_tables]
         self._marks = tuple(dict.fromkeys(mark for _, marks in self._offers for mark in marks))
         self._found = Gathering()
         self._json = JsonStream()

@@ -96,6 +96,7 @@ class Parser:
     """For a person: `ollama run --verbose`."""
     marks: ClassVar[tuple[str, ...]] = ()
     """Every line of interest holds one of these; a line without any is offered only inside a table."""
+    has_tables: ClassVar[bool] = False
     in_table: bool = False
     """A table was begun: its rows may hold none of the marks."""
     gives: ClassVar[tuple[str, ...]] = ()

@@ -17,6 +17,7 @@ class BatchedBench(Parser):
     """See the module."""
 
     name = "llama-batched-bench"
+    has_tables = True
     marks = ("PP |",)
     gives = ("n_prompt", "prefill_s", "n_output", "decode_s")
     looks_for = '`{"pp": 128, "tg": 16, "pl": 1, "t_pp": ..., "t_tg": ...}`, or its table `| PP | TG | B |`'

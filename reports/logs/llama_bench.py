@@ -57,6 +57,7 @@ class LlamaBench(Parser):
     """See the module."""
 
     name = "llama-bench"
+    has_tables = True
     marks = ("avg_ts", "llama_bench", "t/s")
     gives = ("n_prompt", "prefill_s", "n_output", "decode_s")
     looks_for = "`| ... | test | t/s |`, or its csv, json, jsonl and sql output"

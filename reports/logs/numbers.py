@@ -15,7 +15,7 @@ _GROUPS = re.compile(r"[\u00a0\u202f'’]")
 _SIZE = re.compile(rf"(?P<value>{NUMBER})\s*(?P<unit>[kKMGT]?i?B)\b")
 _SIZES = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _BINARY_SIZES = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
-_GO_PART = re.compile(r"(?P<value>\d+(?:[.,]\d+)?)(?P<unit>h|ms|m|ns|[^\W\d_]?s|[^\w\s.,]{1,3}s)")
+_GO_PART = re.compile(r"(?P<value>\d+(?:[.,]\d+)?)(?P<unit>h|ms|ns|s|m(?![^\d\s]*s)|[^\d\s.,]{1,3}s)")
 _GO_UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "ns": 1e-9}
 _MICRO = 1e-6
 

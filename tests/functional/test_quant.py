@@ -1,9 +1,8 @@
-"""`llmphase profile --quant`: variants made by the real quantizer, measured on the scripted or the real engine."""
+"""`llmphase profile --quant`: files made by the real quantizer, most of them measured on the scripted engine."""
 
 from __future__ import annotations
 
 import json
-import os
 import resource
 import signal
 import subprocess
@@ -47,9 +46,7 @@ def test_variants_are_measured_and_compared(llmphase: Command, tiny_llama: Path,
     assert "Making Q8_0 of Tiny llama." in outcome.stderr
 
 
-def test_the_second_time_nothing_is_made(
-    llmphase: Command, tiny_llama: Path, variants: Path, data_folder: Path
-) -> None:
+def test_the_second_time_nothing_is_made(llmphase: Command, tiny_llama: Path, variants: Path) -> None:
     arguments = ("profile", tiny_llama, "--quant", "Q8_0", *CELLS)
     first = llmphase(*arguments, script={})
     assert "Making Q8_0" in first.stderr
@@ -217,4 +214,3 @@ def test_the_real_engine_runs_what_it_made(llmphase: Command, tmp_path: Path, va
     bytes_read = {row["quantization"]: row["bytes_per_token"] for row in rows}
     assert bytes_read["F16"] > bytes_read["Q8_0"] > bytes_read["Q4_K - Medium"]
     assert kinds(variants) == ["Q4_K_M", "Q8_0"]
-    assert os.path.exists(model)

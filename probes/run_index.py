@@ -124,17 +124,16 @@ def _stamp(file: RunFile) -> _Stamp:
 
 def _read(path: Path, kind: str) -> dict[_Stamp, Content]:
     """What the index holds of one kind; nothing where it can not be read."""
-    found: dict[_Stamp, Content] = {}
     if not path.exists():
-        return found
+        return {}
     with _forgiving(path), contextlib.closing(_connected(path)) as database:
         columns = "run_id, mtime_ns, size, content, checksum"
         rows = database.execute(f"SELECT {columns} FROM entries WHERE kind = ?", (kind,))
         kept = [(row[:3], row[3]) for row in rows if row[4] == _checksum(row[3])]
         # One call for all: ten thousand would take several times as long.
         contents = json.loads(f"[{','.join(content for _, content in kept)}]")
-        found = dict(zip((stamp for stamp, _ in kept), contents, strict=True))
-    return found
+        return dict(zip((stamp for stamp, _ in kept), contents, strict=True))
+    return {}
 
 
 def _write(path: Path, kind: str, entries: Sequence[tuple[RunFile, Content]]) -> bool:

@@ -21,6 +21,8 @@ from reports.regression import fit_terms
 
 OFF_SHARE = 0.10
 """A point further from the line than this share, and than its own noise, is off it."""
+MOST_NOISE = 0.25
+"""A time that is known less exactly tells nothing about its kernels."""
 LEAST_ON_LINE = 3
 """Through two points there is always a line: it says nothing about them."""
 LEAST_SPREAD = 1.2
@@ -33,13 +35,18 @@ class Reading:
 
     n_bytes: int
     seconds: float
-    noise: float | None
-    """Half-width of the interval as a share of `seconds`; None where it is not known."""
+    noise: float
+    """Half-width of the interval as a share of `seconds`."""
 
     @property
     def tolerance(self) -> float:
         """The share by which it may differ from the line and be on it."""
-        return max(OFF_SHARE, self.noise or 0.0)
+        return max(OFF_SHARE, self.noise)
+
+
+def is_sure(noise: float | None) -> bool:
+    """Whether a time with this relative half-width may be judged; None: below three passes it has none."""
+    return noise is not None and noise <= MOST_NOISE
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +82,7 @@ class Line:
 
 
 def find_line(readings: Sequence[Reading]) -> tuple[Line | None, str | None]:
-    """The line, or why there is none to be seen."""
+    """The line, or why there is none to be seen. The readings are sure ones."""
     sizes = [reading.n_bytes for reading in readings]
     if len(set(sizes)) < 2:
         return None, "one amount of bytes alone was measured"

@@ -21,6 +21,22 @@ GPU_BACKENDS = frozenset({"cuda", "rocm", "hip", "metal", "vulkan", "sycl", "ope
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class PlacementOption:
+    """A way to get more layers onto devices that have no room for all of them, and what it would do."""
+
+    way: Literal["context", "cache", "experts", "weights"]
+    """A context no larger than needed; a q8_0 cache; experts of some layers on the host; smaller weights."""
+    layers: int
+    """On devices then, the output layer counting as one."""
+    setting: float
+    """The context in tokens; layers whose experts stay; the share of the weights' bytes that has room. 0 for
+    the cache."""
+    decode_step_s: float
+    """Predicted. With smaller weights: as if the present ones had room."""
+    prefill_s: float | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
     """One request on one model, with all that is known about it."""
 
@@ -171,6 +187,9 @@ class Evidence:
     """CPUs' worth of time used by other processes."""
     neighbours: tuple[Neighbour, ...] = ()
     """Busiest other processes; names are untrusted text."""
+
+    placement_options: tuple[PlacementOption, ...] = ()
+    """Where devices have no room for all layers."""
 
     sources: Mapping[str, Source] = dataclasses.field(default_factory=dict)
     """Field name -> where it comes from, for every fact that is known."""

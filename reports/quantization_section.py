@@ -10,7 +10,7 @@ from typing import Any
 
 from probes.records import Run
 from reports import units
-from reports.bandwidth_line import LEAST_ON_LINE, OFF_SHARE, Line
+from reports.bandwidth_line import LEAST_ON_LINE, MOST_NOISE, OFF_SHARE, Line, is_sure
 from reports.charts import BytesChart, BytesPoint
 from reports.parts import Column, Table
 from reports.quantizations import Comparison, QuantizedModel, Variant, quantized_models
@@ -102,10 +102,13 @@ def _variant_figures(variant: Variant) -> dict[str, Any]:
 
 def _speed_sentences(one: Comparison) -> Iterator[str]:
     start = f"With {one.setting}: " if one.setting else ""
-    timed = [variant for variant in one.variants if variant.decode_s]
-    if one.depth_tokens is not None and len(timed) > 1:
+    timed = [variant for variant in one.variants if variant.decode_s and is_sure(variant.decode_noise)]
+    unsure = [variant.label for variant in one.variants if variant.decode_s and variant not in timed]
+    if one.depth_tokens is not None and len(timed) + len(unsure) > 1:
         yield start + _line_sentence(one, timed)
         yield from _off_sentences(one, timed)
+    if unsure and one.line is not None:
+        yield f"Too uncertain to be judged: {', '.join(unsure)} (±{units.percent(MOST_NOISE)} would do)."
     yield from _prefill_sentences(start, one)
 
 
@@ -161,7 +164,7 @@ def _off_sentences(one: Comparison, timed: Sequence[Variant]) -> Iterator[str]:
 
 
 def _prefill_sentences(start: str, one: Comparison) -> Iterator[str]:
-    timed = [variant for variant in one.variants if variant.prefill_s]
+    timed = [variant for variant in one.variants if variant.prefill_s and is_sure(variant.prefill_noise)]
     if one.prompt_tokens is None or len(timed) < 2:
         return
     fastest = min(timed, key=lambda variant: variant.prefill_s or 0.0)
@@ -172,7 +175,7 @@ def _prefill_sentences(start: str, one: Comparison) -> Iterator[str]:
     ]
     where = f"{start}a prompt of {units.count(one.prompt_tokens)} tokens"
     if not slower:
-        yield f"{where[0].upper()}{where[1:]} takes all of them about the same time."
+        yield f"{where[0].upper()}{where[1:]} takes about the same time with {_listed(timed, one)}."
         return
     smaller = any(
         variant.is_prefill_slower and variant.bytes_per_token < fastest.bytes_per_token for variant in timed
@@ -183,6 +186,11 @@ def _prefill_sentences(start: str, one: Comparison) -> Iterator[str]:
         f" {', '.join(slower)}{why}."
     )
     yield from _behind_source(timed, fastest)
+
+
+def _listed(some: Sequence[Variant], one: Comparison) -> str:
+    """`all of them`, or their names."""
+    return "all of them" if len(some) == len(one.variants) else ", ".join(variant.label for variant in some)
 
 
 def _behind_source(timed: Sequence[Variant], fastest: Variant) -> Iterator[str]:
@@ -289,8 +297,8 @@ def _speeds(comparisons: Sequence[Comparison]) -> Table:
         notes=(
             (
                 "By bytes: what the line says for the bytes that a token reads. Off: how far decode is from"
-                f" it; ! beyond {units.percent(OFF_SHARE)} and the noise. Behind: how much longer prefill"
-                " takes than the fastest."
+                f" it; ! beyond {units.percent(OFF_SHARE)} and the noise, ? too uncertain to tell."
+                " Behind: how much longer prefill takes than the fastest."
             ),
         ),
     )
@@ -323,17 +331,18 @@ def _speed_row(one: Comparison, variant: Variant) -> tuple[str, ...]:
         decode,
         units.rate(1 / seconds) if seconds else _ABSENT,
         _ABSENT if variant.line_s is None else units.duration(variant.line_s),
-        _signed(variant.off_line, variant.is_off_line),
+        _signed(variant.off_line, variant.is_off_line, variant.decode_noise),
         prefill,
-        _signed(variant.prefill_excess, variant.is_prefill_slower),
+        _signed(variant.prefill_excess, variant.is_prefill_slower, variant.prefill_noise),
     )
 
 
-def _signed(share: float | None, is_beyond: bool) -> str:
-    """`+12 %!`, `-3 %`, `–` where it is not known."""
+def _signed(share: float | None, is_beyond: bool, noise: float | None) -> str:
+    """`+12 %!`, `-3 %`, `+40 %?` where noise does not let it be judged, `–` where it is not known."""
     if share is None:
         return _ABSENT
-    return f"{100 * share:+.0f} %{'!' if is_beyond else ''}".replace("-0 %", "+0 %")
+    mark = "!" if is_beyond else "" if is_sure(noise) else "?"
+    return f"{100 * share:+.0f} %{mark}".replace("-0 %", "+0 %")
 
 
 def _chart(comparisons: Sequence[Comparison]) -> BytesChart:

@@ -14,7 +14,7 @@ from typing import Any
 from probes.records import CellResult, GroupResult, ModelFacts, Origin, Run, Settings
 from reports import measured, stats
 from reports.axes import axes, label
-from reports.bandwidth_line import OFF_SHARE, Line, Reading, find_line
+from reports.bandwidth_line import MOST_NOISE, OFF_SHARE, Line, Reading, find_line, is_sure
 from reports.text import clean
 
 _SAME_PARAMS = 0.01
@@ -46,13 +46,14 @@ class Variant:
     line_s: float | None
     """What the line says for its bytes; None without a line."""
     off_line: float | None
-    """By which share decode takes longer than that; None without a line."""
+    """By which share decode takes longer than that; None without a line. It tells nothing where
+    `decode_noise` is not `is_sure`."""
     is_off_line: bool
     """Further than noise and OFF_SHARE explain."""
     prefill_s: float | None
     prefill_noise: float | None
     prefill_excess: float | None
-    """By which share the prompt takes longer than with the fastest of them."""
+    """By which share the prompt takes longer than with the fastest of those that are known well enough."""
     is_prefill_slower: bool
     """Than the fastest, by more than noise and OFF_SHARE."""
     is_source: bool
@@ -220,24 +221,11 @@ def _comparison(run: Run, indices: Sequence[int], setting: str) -> Comparison:
         )
         for index, group, name in zip(ordered, groups, labels, strict=True)
     ]
-    readings = {
-        place: Reading(n_bytes=one.bytes_per_token, seconds=one.decode_s, noise=one.decode_noise)
-        for place, one in enumerate(variants)
-        if one.decode_s
-    }
-    line, reason = find_line(tuple(readings.values()))
+    line, reason = _line(variants)
     if placed := _placed_apart(groups, labels):
         line, reason = None, placed
     if line is not None:
-        places = tuple(readings)
-        line = dataclasses.replace(line, on=tuple(places[i] for i in line.on))
-        for place, reading in readings.items():
-            variants[place] = dataclasses.replace(
-                variants[place],
-                line_s=line.seconds(reading.n_bytes),
-                off_line=line.excess(reading),
-                is_off_line=line.is_off(reading),
-            )
+        variants = [_beside_line(one, line) for one in variants]
     return Comparison(
         backend=", ".join(dict.fromkeys(clean(one.resolved.backend) for one in groups if one.resolved)),
         depth_tokens=depth,
@@ -247,6 +235,36 @@ def _comparison(run: Run, indices: Sequence[int], setting: str) -> Comparison:
         line_reason=reason,
         variants=_with_prefill(variants),
         unlike=tuple(_unlike(groups)),
+    )
+
+
+def _line(variants: Sequence[Variant]) -> tuple[Line | None, str | None]:
+    """Through the times that are known well enough; its `on` are indices of all variants."""
+    readings = {place: reading for place, one in enumerate(variants) if (reading := _reading(one))}
+    if len(readings) < 2 <= sum(one.decode_s is not None for one in variants):
+        most = f"{100 * MOST_NOISE:.0f} %"
+        return None, f"their times are too uncertain (fewer than three passes, or scattered beyond ±{most})"
+    line, reason = find_line(tuple(readings.values()))
+    if line is None:
+        return None, reason
+    places = tuple(readings)
+    return dataclasses.replace(line, on=tuple(places[i] for i in line.on)), None
+
+
+def _reading(one: Variant) -> Reading | None:
+    if not one.decode_s or one.decode_noise is None or not is_sure(one.decode_noise):
+        return None
+    return Reading(n_bytes=one.bytes_per_token, seconds=one.decode_s, noise=one.decode_noise)
+
+
+def _beside_line(one: Variant, line: Line) -> Variant:
+    line_s = line.seconds(one.bytes_per_token)
+    reading = _reading(one)
+    return dataclasses.replace(
+        one,
+        line_s=line_s,
+        off_line=None if one.decode_s is None else one.decode_s / line_s - 1,
+        is_off_line=reading is not None and line.is_off(reading),
     )
 
 
@@ -319,7 +337,7 @@ def _variant(index: int, group: GroupResult, name: str, depth: int | None, promp
 
 
 def _with_prefill(variants: Sequence[Variant]) -> tuple[Variant, ...]:
-    timed = [one for one in variants if one.prefill_s is not None]
+    timed = [one for one in variants if one.prefill_s is not None and is_sure(one.prefill_noise)]
     fastest = min(timed, key=lambda one: one.prefill_s or 0.0, default=None)
     source = next((one for one in timed if one.is_source), None)
     return tuple(
@@ -342,6 +360,6 @@ def _excess(one: Variant, other: Variant | None) -> float | None:
 
 def _is_slower(one: Variant, other: Variant | None) -> bool:
     excess = _excess(one, other)
-    if other is None or excess is None:
+    if other is None or excess is None or not is_sure(one.prefill_noise):
         return False
     return excess > max(OFF_SHARE, (one.prefill_noise or 0.0) + (other.prefill_noise or 0.0))

@@ -22,7 +22,7 @@ from probes.records import (
 from reports import measured, roofs, stats
 from reports.evidence import Evidence, Source
 from reports.gpu_evidence import gpu_evidence
-from reports.other_placements import Now, elsewhere, most_layers
+from reports.other_placements import Now, elsewhere, most_layers, options, room_bytes
 from reports.phases import PhaseModel, fit_phases
 from reports.request_costs import ModelCosts
 
@@ -41,6 +41,9 @@ _CACHE_TYPE_BYTES = {
 _HOST_FAMILIES = ("CPU", "BLAS", "AMX")
 """Starts of the names of buffers that the CPU computes from. Pinned ones (`CUDA_Host`) end in `Host`."""
 _LOAD_PHASE = "load"
+_CONTEXT_STEP = 256
+"""The engine rounds its context up to this many tokens."""
+_TRIAL_STEPS = 32
 
 _Facts = dict[str, tuple[Any, Source]]
 """Field name -> value and source."""
@@ -349,6 +352,11 @@ def _rates(facts: _Facts, asked: Workload) -> None:
         facts["decode_tok_s"] = (steps / decode[0], decode[1])
 
 
+def _context_for(asked: Workload) -> int:
+    """A context that holds the request and a trial's steps beyond it, as the engine rounds it."""
+    return -(-(asked.prompt_tokens + asked.output_tokens + _TRIAL_STEPS) // _CONTEXT_STEP) * _CONTEXT_STEP
+
+
 def _other_placements(run: Run, group: GroupResult, asked: Workload, facts: _Facts) -> dict[str, Any]:
     """What the request would take with as many layers on devices as fit, and with none."""
     resolved, rate = group.resolved, facts.get("decode_tok_s")
@@ -361,7 +369,11 @@ def _other_placements(run: Run, group: GroupResult, asked: Workload, facts: _Fac
         prompt_tokens=asked.prompt_tokens - asked.cached_tokens,
         depth_tokens=asked.prompt_tokens + max(asked.output_tokens - 2, 0) / 2,
     )
-    found: dict[str, Any] = {"fitting_layers": most_layers(run, group)}
+    room = room_bytes(run, group)
+    found: dict[str, Any] = {
+        "fitting_layers": None if room is None else most_layers(group, room),
+        "placement_options": options(run, group, now, _context_for(asked)) or None,
+    }
     for name, layers in (("fitting_layers", found["fitting_layers"]), ("no_layers", 0)):
         if layers is None or layers == resolved.n_gpu_layers:
             continue

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 
 from reports.evidence import Evidence
 from reports.phases import PhaseModel
-from reports.remedies import around, request, settings, weights
+from reports.remedies import around, request, room, settings, weights
 from reports.remedies.base import USUAL_OUTPUT_TOKENS, Remedy, Situation, Tool, Trial
 from reports.request_costs import costs_of
 from reports.waits import Waits, waits_of
@@ -20,6 +20,7 @@ LEAST_SHARE = 0.03
 _LEVERS: tuple[Callable[[Situation], Iterable[Remedy | None]], ...] = (
     request.levers,
     weights.levers,
+    room.levers,
     settings.levers,
     around.levers,
 )

@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Iterator
 
 from reports import units
 from reports.evidence import Evidence
 from reports.phases import Estimate
 from reports.remedies.base import Remedy, Situation, Tool, Trial, between, computed, untold
+from reports.remedies.quantizations import BITS_PER_WEIGHT, NAMES, digit_of
 from reports.request_costs import RUN_TO_RUN
 from reports.rules.physics import DEVICE_SHARE, GPU_RATIO
 from reports.rules.placement import WORTH
 from reports.waits import Waits
 
-BITS_PER_WEIGHT = {16: 16.0005, 8: 8.5008, 6: 6.5633, 5: 5.7036, 4: 4.8944, 3: 3.9960, 2: 3.1593}
-"""Of a whole file by the digit of its label: F16, Q8_0, Q6_K, Q5_K_M, Q4_K_M, Q3_K_M, Q2_K of an 8B model, as
-llama.cpp's quantize README lists them."""
 _STEPS = tuple(BITS_PER_WEIGHT)
-_NAMES = {8: "Q8_0", 6: "Q6_K", 5: "Q5_K_M", 4: "Q4_K_M", 3: "Q3_K_M", 2: "Q2_K"}
-_LABEL = re.compile(r"(?:^|[^A-Z0-9])(?:UD-)?(BF16|F16|F32|I?Q(\d))", re.IGNORECASE)
 _LEAST_READING = 0.5
 """Share of a step that reading the weights takes at the least where it is not known: healthy decode reaches
 half of the memory's bandwidth and more."""
@@ -37,7 +32,7 @@ times slower."""
 
 def levers(situation: Situation) -> Iterator[Remedy | None]:
     """Smaller quantizations, then placement."""
-    digit = _digit(situation.evidence.quantization)
+    digit = digit_of(situation.evidence.quantization)
     if digit in BITS_PER_WEIGHT:
         smaller = _STEPS[_STEPS.index(digit) + 1 :]
         for step, bits in enumerate(smaller[:2], start=1):
@@ -46,23 +41,13 @@ def levers(situation: Situation) -> Iterator[Remedy | None]:
     yield by_rates if by_rates is not None else _more_layers(situation)
 
 
-def _digit(label: str | None) -> int:
-    """Bits in the label: 16 for F16 and BF16, 4 for `Q4_K - Medium`, `UD-Q4_K_XL`, `IQ4_XS`, `4-bit`; 0 for
-    none."""
-    found = _LABEL.search(label or "")
-    if found:
-        return int(found[2]) if found[2] else 16
-    plain = re.match(r"(\d)-?bit", label or "", re.IGNORECASE)
-    return int(plain[1]) if plain else 0
-
-
 # --- fewer bytes ---------------------------------------------------------------------------------
 
 
 def _quantization(situation: Situation, digit: int, bits: int, steps: int) -> Remedy | None:
     ratio = BITS_PER_WEIGHT[bits] / BITS_PER_WEIGHT[digit]
     decode = _decode_with_bytes(situation, ratio)
-    name = _NAMES[bits]
+    name = NAMES[bits]
     how: dict[Tool, str] = {
         "llmphase": f"name a {name} file of the same model",
         "llama.cpp": f"take the {name} file, or llama-quantize F16.gguf {name}",

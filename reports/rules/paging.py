@@ -9,6 +9,9 @@ from reports.units import percent, size
 
 _USABLE_SHARE = 0.9
 """Of system memory; the rest holds the system itself, the KV cache and compute buffers."""
+_SHARED_USABLE = 0.67
+"""The same where the GPU shares the memory: Metal grants it two thirds by default (three quarters of large
+memories), and the system swaps beyond."""
 _SURE_SHARE = 1.0
 _HALF = 0.5
 """A mapped file that does not fit by this much keeps nothing useful in memory between two tokens."""
@@ -29,7 +32,8 @@ def judge(evidence: Evidence) -> Outcome:
         "load_mode",
         "disk_read_bytes_s",
     )
-    if share < _USABLE_SHARE:
+    usable = _SHARED_USABLE if evidence.has_gpu and evidence.shares_memory else _USABLE_SHARE
+    if share < usable:
         return Cleared(reason=f"weights take {percent(share)} of system memory", inputs=inputs)
     if rate is not None and rate > DISK_BYTES_S:
         return Cleared(reason=f"decode reads {size(rate)}/s, faster than a disk", inputs=inputs)
@@ -42,7 +46,7 @@ def judge(evidence: Evidence) -> Outcome:
         " from disk again while tokens are made",
         inputs=inputs,
         saves_share=_HALF,
-        margin=share / _USABLE_SHARE - 1,
+        margin=share / usable - 1,
     )
 
 

@@ -33,6 +33,9 @@ def judge(evidence: Evidence) -> Outcome:
         return Cleared(
             reason=f"{evaluated} evaluated tokens are too few for the ratio to tell", inputs=inputs
         )
+    batches = [batch for batch in (evidence.n_batch, evidence.n_ubatch) if batch is not None]
+    if batches and min(batches) < RATIO_TOKENS:
+        return Cleared(reason=f"{min(batches)} tokens at a time share each reading", inputs=inputs)
     share = ceiling_share(evidence)
     if share is not None and share >= _AT_CEILING:
         return Cleared(reason=f"decode reaches {percent(share)} of the memory ceiling", inputs=inputs)

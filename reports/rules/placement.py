@@ -42,8 +42,10 @@ def judge(evidence: Evidence) -> Outcome:
             margin=(total - placed) / total,
             saves_share=saved,
         )
+    on_device, on_host = evidence.weights_on_gpu_bytes, evidence.weights_on_cpu_bytes
     needed = evidence.model_bytes if evidence.is_moe else evidence.read_bytes
-    on_device = evidence.weights_on_gpu_bytes
+    if needed is None and on_device is not None and on_host is not None:
+        needed = on_device + on_host
     if on_device is None or needed is None:
         if placed is not None and total is not None:
             return Cleared(reason=f"all {total} layers are on devices", inputs=inputs)

@@ -32,6 +32,7 @@ def test_the_wheel_holds_the_three_packages_alone(wheel: Path) -> None:
     assert tops == {"profiler_cli", "probes", "reports"}
     modules = {str(path.relative_to(ROOT)) for top in tops for path in (ROOT / top).rglob("*.py")}
     assert modules <= set(names)
+    assert "reports/datasheet.csv" in names
     assert any(name.endswith("LICENSE") for name in names)
     assert "License-Expression: MIT" in metadata
     assert "Requires-Python: >=3.10" in metadata

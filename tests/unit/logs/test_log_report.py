@@ -120,7 +120,8 @@ def test_tests_of_a_benchmark_have_no_before_and_after() -> None:
 
 
 def test_a_device_given_beside_the_log_is_the_roof_as_the_sheet_has_it() -> None:
-    before = "print_info: file size = 4.00 GiB\nprint_info: n_expert = 0\nload_tensors: offloaded 33/33 layers to GPU\n"
+    before = "print_info: file size = 4.00 GiB\nprint_info: n_expert = 0\n"
+    before += "load_tensors: offloaded 33/33 layers to GPU\n"
     # 4 GiB read 10 times a second are 43 GB/s of 936
     found = report(request(), given=Given(gpu_name="RTX 3090"), before=before)
     assert found.evidence.sources["gpu_name"] == "reported"

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from typing import Any
 
 import sample_runs as sample
 from gpu_samples import gpu, state
 
+from probes.codec import decode, encode
 from probes.records import Disturbance, GpuState, GroupResult, Placement, Run
 from reports.gpu_evidence import gpu_evidence
 from reports.local_gpus import pair_gpus
@@ -156,3 +158,8 @@ def test_pairing_goes_by_the_bus_then_by_name_in_order() -> None:
     assert pair_gpus((device("Vulkan0", "GPU A (driver name)"),), listed[:1]) == {"Vulkan0": listed[0]}
     remote = device("RPC0[host:1]", "GPU A")
     assert pair_gpus((remote, sample.device()), listed[:1]) == {}
+
+
+def test_a_saved_run_keeps_what_gpus_did() -> None:
+    measured = run(tick(state(throttle_reasons=None)), gpu_states=(state(),))
+    assert decode(Run, json.loads(json.dumps(encode(measured)))) == measured

@@ -22,7 +22,7 @@ MB = 1_000_000
 MS = 1e-3
 
 
-def reading(mb: float, ms: float, noise: float | None = 0.01) -> Reading:
+def reading(mb: float, ms: float, noise: float = 0.01) -> Reading:
     return Reading(n_bytes=round(mb * MB), seconds=ms * MS, noise=noise)
 
 
@@ -308,6 +308,49 @@ def test_each_setting_is_compared_by_itself() -> None:
     assert any(text.startswith("With threads 1: ") for text in section.sentences)
 
 
+def scattered(group: GroupResult, *, passes: int, factors: Sequence[float]) -> GroupResult:
+    """The first passes of a group, each as many times slower as a factor says."""
+    cells = tuple(
+        dataclasses.replace(
+            cell,
+            samples=tuple(
+                dataclasses.replace(
+                    one,
+                    tail_ns=round(one.tail_ns * factor),
+                    decode_ns=tuple(round(ns * factor) for ns in one.decode_ns),
+                )
+                for one, factor in zip(cell.samples[:passes], factors, strict=True)
+            ),
+        )
+        for cell in group.cells
+    )
+    return dataclasses.replace(group, cells=cells)
+
+
+def test_what_scatters_is_not_judged() -> None:
+    run = four()
+    # Three passes at 1, 2 and 3 times: the interval of their mean is wider than the mean.
+    noisy = scattered(run.groups[3], passes=3, factors=(1, 2, 3))
+    changed = dataclasses.replace(run, groups=(*run.groups[:3], noisy))
+    slow = only_model(changed).comparisons[0].variants[3]
+    assert (slow.is_off_line, slow.is_prefill_slower) == (False, False)
+    assert slow.off_line is not None
+    assert slow.off_line > 1
+    text = said(changed)
+    assert "Decode goes by the bytes for all of 3" in text
+    assert "Too uncertain to be judged: Q3_K_M" in text
+    assert only_section(changed).speeds.rows[3][5].endswith("%?")
+
+
+def test_single_passes_are_not_judged_at_all() -> None:
+    run = four()
+    single = tuple(scattered(group, passes=1, factors=(1,)) for group in run.groups)
+    text = said(dataclasses.replace(run, groups=single))
+    assert "too uncertain (fewer than three passes" in text
+    assert "longer than its bytes" not in text
+    assert "it takes longer with" not in text
+
+
 def test_layers_in_different_memories_draw_no_line() -> None:
     run = four()
     apart = dataclasses.replace(run.groups[0], resolved=sample.resolved(n_gpu_layers=20, backend="CUDA,CPU"))
@@ -324,7 +367,7 @@ def test_a_quantization_that_failed_stays_in_the_table() -> None:
     )
     section = only_section(dataclasses.replace(run, groups=(*run.groups, failed)))
     row = next(row for row in section.speeds.rows if row[0] == "Q5_K_M")
-    assert row[2:] == ("–",) * 6
+    assert row[2:] == ("–", "–", "16.0 ms", "–", "–", "–")  # 2 ms and 140 MB at 10 GB/s: what it would take
     assert "for 3 of 4" in section.sentences[0]
 
 

@@ -59,6 +59,7 @@ class _Wanted:
     batch_tokens: int
     weight_buffers: Collection[str]
     memory_bytes: int | None
+    formats: Sequence[str]
 
 
 def measure_ceilings(
@@ -70,14 +71,16 @@ def measure_ceilings(
     weight_buffers: Collection[str] = (),
     memory_bytes: int | None = None,
     device_names: Collection[str] | None = None,
+    formats: Sequence[str] = (),
 ) -> tuple[DeviceCeiling, ...]:
     """Measure every device of the engine, or those of `device_names`, in about `budget_s` seconds.
 
-    `shapes` are the model's own, `threads` are those of CPU devices. `weight_buffers` names the buffer
-    types in which a finished run had its weights (`CPU_REPACK`, ...): extra ones are used where they are
-    named, never otherwise, since they need instructions that a machine may announce and not have.
-    `memory_bytes` is the free memory of the host. What could not be measured is None, its reason stands in
-    `unknown`; a figure that has one all the same is in doubt for it.
+    `shapes` are the model's own, `formats` the ggml types to measure where there is no model, `threads` are
+    those of CPU devices. `weight_buffers` names the buffer types in which a finished run had its weights
+    (`CPU_REPACK`, ...): extra ones are used where they are named, never otherwise, since they need
+    instructions that a machine may announce and not have. `memory_bytes` is the free memory of the host.
+    What could not be measured is None, its reason stands in `unknown`; a figure that has one all the same
+    is in doubt for it.
     """
     wanted = _Wanted(
         shapes=shapes,
@@ -85,6 +88,7 @@ def measure_ceilings(
         batch_tokens=batch_tokens,
         weight_buffers=weight_buffers,
         memory_bytes=memory_bytes,
+        formats=formats,
     )
     chosen = [
         device
@@ -163,7 +167,9 @@ class _DeviceBench:
         self._left = max(1, self._left - 1)
 
     def _types(self) -> list[str]:
-        """The model's number formats, those of most bytes a token first."""
+        """The formats asked for, else the model's own, those of most bytes a token first."""
+        if self._wanted.formats:
+            return list(self._wanted.formats)
         n_bytes: Counter[str] = Counter()
         for shape in self._wanted.shapes:
             n_bytes[shape.weight_type] += shape.per_token * shape.rows * shape.columns

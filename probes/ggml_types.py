@@ -151,4 +151,4 @@ QUANTIZATION_ALIASES = {"Q3_K": "Q3_K_M", "Q4_K": "Q4_K_M", "Q5_K": "Q5_K_M"}
 """Short names that llama.cpp's own tool takes."""
 
 UNQUANTIZED = frozenset({"F32", "F16", "BF16", "F64", "I8", "I16", "I32", "I64"})
-"""Type names from which quantizing loses nothing that was not lost by intent."""
+"""Names of the number formats that are no quantization."""

@@ -141,6 +141,10 @@ class GroupRecord:
         """What stands beside the phases."""
         self._change(tokenize=done.tokenize, sampling=done.sampling, requests=done.requests)
 
+    def take_request(self, done: BesideDone) -> None:
+        """The whole request once more."""
+        self._change(requests=(*self._result.requests, *done.requests))
+
     # What goes wrong
 
     def fail(self, reason: str) -> None:

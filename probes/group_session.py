@@ -42,6 +42,9 @@ _START_COST = 2
 _REQUEST_MAX_TOKENS = 512
 """The whole request is replayed at the longest length up to this one: enough to check the sum of phases."""
 _MAX_RESTARTS = 3
+_REQUESTS = 3
+"""The workload's request is run so often, while each takes no more than this share of the budget."""
+_CHEAP_SHARE = 0.2
 _ENGINE_SIGNALS = ("SIGSEGV", "SIGILL", "SIGBUS", "SIGABRT", "SIGFPE")
 _REPACKED_BUFFERS = ("AMX", "CPU_REPACK", "CPU_AARCH64", "CPU_KLEIDIAI", "CPU_RISCV64_SPACEMIT")
 
@@ -135,11 +138,11 @@ class GroupSession:
         self._deadline_ns = deadline_ns
         if self._workload is not None and self._record.passes and not self._beside_done:
             self._guarded("beside", self._run_beside)
-        lengths = self._lengths_to_run() if self._worker is not None else ()
+        lengths = self._lengths_to_run() if self._worker is not None and not self._stalled else ()
         if not lengths:
-            return False
+            return self._repeat_request()
         self._guarded("pass", lambda: self._run_pass(lengths))
-        return self._worker is not None and not self._stalled
+        return self._worker is not None
 
     def finish(self, deadline_ns: int) -> None:
         """What stands beside the phases, then further loads in fresh processes, as time allows."""
@@ -188,7 +191,7 @@ class GroupSession:
                 settings=self._record.settings,
                 tokens=self._options.tokens,
                 seed=self._options.seed,
-                max_tokens=max(self._options.prompt_tokens) + self._options.output_tokens,
+                max_tokens=self._most_tokens(),
                 warm_up=warm_up,
                 prompt=self._prompt,
             )
@@ -207,6 +210,11 @@ class GroupSession:
             )
         )
         return loaded
+
+    def _most_tokens(self) -> int:
+        walk = max(self._options.prompt_tokens) + self._options.output_tokens
+        asked = self._workload
+        return walk if asked is None else max(walk, asked.prompt_tokens + asked.output_tokens)
 
     def _load_again(self) -> None:
         """More loads with the model in the page cache by now; with `--cold`, one more cold one first."""
@@ -268,20 +276,40 @@ class GroupSession:
 
     def _run_beside(self) -> None:
         self._beside_done = True
-        worker = self._loaded_worker()
+        lengths = tuple(cell.prompt_tokens for cell in self._record.measured())
+        done = self._ask_beside(lengths, _BESIDE_REPETITIONS, self._request_to_run())
+        self._record.take_beside(done)
+        self._watch.changed()
+
+    def _repeat_request(self) -> bool:
+        """The workload's request again, for an interval of its wait; False when that is done or too dear."""
+        requests = self._record.result().requests
+        if self._worker is None or self._workload is None or not 0 < len(requests) < _REQUESTS:
+            return False
+        last = requests[-1]
+        if last.output_tokens < self._workload.output_tokens or not self._is_cheap(last.wall_ns):
+            return False
         request = self._request_to_run()
+        self._guarded("beside", lambda: self._record.take_request(self._ask_beside((), 0, request)))
+        return self._worker is not None
+
+    def _is_cheap(self, took_ns: int) -> bool:
+        left_ns = self._time_left_ns() - self._reserve_ns()
+        return took_ns <= min(left_ns, _CHEAP_SHARE * self._options.budget_ns)
+
+    def _ask_beside(self, lengths: tuple[int, ...], repetitions: int, request: Request | None) -> BesideDone:
+        worker = self._loaded_worker()
         worker.send(
             RunBeside(
-                lengths=tuple(cell.prompt_tokens for cell in self._record.measured()),
-                repetitions=_BESIDE_REPETITIONS,
+                lengths=lengths,
+                repetitions=repetitions,
                 request_prompt_tokens=None if request is None else request.prompt_tokens,
                 request_output_tokens=0 if request is None else request.output_tokens,
                 request_cached_tokens=0 if request is None else request.cached_tokens,
             )
         )
         self._tell(dataclasses.replace(self._doing, phase="beside"))
-        self._record.take_beside(self._wait_for(worker, BesideDone))
-        self._watch.changed()
+        return self._wait_for(worker, BesideDone)
 
     def _request_to_run(self) -> Request | None:
         """The request to run as a whole, cut to what fits into the time left; None when nothing does."""

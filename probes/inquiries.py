@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from probes.ceiling_cache import CeilingCache, CeilingKey, is_worth_keeping
 from probes.errors import LlmphaseError, UnmeasurableError
-from probes.matrix_shapes import MatrixShape, matrix_shapes
+from probes.matrix_shapes import matrix_shapes
 from probes.messages import (
     AskFacts,
     CeilingsMeasured,
@@ -37,11 +37,10 @@ from probes.worker_process import WorkerProcess
 E = TypeVar("E")
 
 _ANSWER_TIMEOUT_S = 60.0
-_USUAL_SHAPES = tuple(
-    MatrixShape(rows=4096, columns=4096, weight_type=name, per_token=1, in_model=1)
-    for name in ("Q4_K", "Q8_0", "F16")
-)
-"""A matrix of a model of 7 billion weights, in the formats that most models come in."""
+_BUDGET_S = 5.0
+"""To measure one device."""
+_USUAL_FORMATS = ("Q4_K", "Q8_0", "F16")
+"""What most models come in."""
 _USUAL_BATCH_TOKENS = 512
 """The engine's micro-batch where none is chosen."""
 
@@ -111,12 +110,14 @@ def measure_device_rates(
     """What the devices could do at most with weights of the usual formats, whatever the model; from the cache
     or measured now. Raises LlmphaseError."""
     command = MeasureCeilings(
-        shapes=_USUAL_SHAPES,
+        shapes=(),
         threads=threads,
         batch_tokens=_USUAL_BATCH_TOKENS,
         weight_buffers=(),
         memory_bytes=machine.memory_available_bytes,
         servers=servers,
+        formats=_USUAL_FORMATS,
+        budget_s=min(_BUDGET_S * max(1, len(engine.devices)), _ANSWER_TIMEOUT_S / 2),
     )
     return _ceilings(command, machine, engine)
 

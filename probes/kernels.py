@@ -143,32 +143,34 @@ class Backend:
     def transfer(self, n_bytes: int) -> Iterator[Callable[[], None]]:
         """Copying that many bytes (a multiple of 4) from ordinary host memory onto the device."""
         with ExitStack() as stack:
-            tensor, content = self._filled(stack, n_bytes)
-            room = ctypes.create_string_buffer(_NUMBER_BYTES)
-
-            def copy() -> None:
-                self._set(tensor, content)
-                _read_back(tensor, room)
-
-            yield copy
+            yield self._copy_to(self._row(stack, n_bytes), n_bytes)
 
     @contextmanager
     def fetch(self, n_bytes: int) -> Iterator[Callable[[], None]]:
         """Copying that many bytes (a multiple of 4) from the device into ordinary host memory."""
         with ExitStack() as stack:
-            tensor, _ = self._filled(stack, n_bytes)
+            tensor = self._row(stack, n_bytes)
+            self._copy_to(tensor, n_bytes)()
             room = ctypes.create_string_buffer(n_bytes)
             yield functools.partial(self._library.ggml_backend_tensor_get, tensor, room, 0, n_bytes)
 
-    def _filled(self, stack: ExitStack, n_bytes: int) -> tuple[int, bytes]:
-        """A tensor on the device and its content; fresh zeros would all come from one page."""
-        content = b"\x3f" * n_bytes
+    def _row(self, stack: ExitStack, n_bytes: int) -> int:
+        """A tensor of that many bytes on the device."""
         context = _new_context(stack, 2)
         tensor = _new_matrix(context, "F32", 1, n_bytes // _NUMBER_BYTES)
         self._allocate(stack, context, self._usual_buffer_type())
-        self._set(tensor, content)
-        _read_back(tensor, ctypes.create_string_buffer(_NUMBER_BYTES))
-        return tensor, content
+        return tensor
+
+    def _copy_to(self, tensor: int, n_bytes: int) -> Callable[[], None]:
+        """Writing a tensor's content and waiting until it is there."""
+        content = b"\x3f" * n_bytes  # fresh zeros would all come from one page
+        room = ctypes.create_string_buffer(_NUMBER_BYTES)
+
+        def copy() -> None:
+            self._set(tensor, content)
+            _read_back(tensor, room)
+
+        return copy
 
     def _usual_buffer_type(self) -> int:
         return int(self._library.ggml_backend_dev_buffer_type(self.device.handle))

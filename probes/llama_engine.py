@@ -26,6 +26,7 @@ _LOAD_MODES = {"auto": -1, "none": 0, "mmap": 1, "mlock": 2, "mmap+mlock": 3, "d
 _SPLIT_MODES = {"none": 0, "layer": 1, "row": 2, "tensor": 3}
 _WARN, _ERROR, _CONTINUE = 3, 4, 5
 _LAST_ERRORS = 3
+_DESCRIPTION_BYTES = 128
 _CONTROL_ATTRIBUTES = 1 << 0 | 1 << 1 | 1 << 3
 """LLAMA_TOKEN_ATTR_UNKNOWN, _UNUSED and _CONTROL."""
 
@@ -247,7 +248,13 @@ class LlamaEngine:
             chunk_tokens=self._chunk_tokens(families),
             placements=facts.placements,
             backend=",".join(families),
+            description=self._description(),
         )
+
+    def _description(self) -> str | None:
+        text = ctypes.create_string_buffer(_DESCRIPTION_BYTES)
+        length = lib.llama_model_desc(self._model, text, len(text))
+        return text.value.decode("utf-8", "replace") if length > 0 else None
 
     def _chunk_tokens(self, families: Sequence[str]) -> int:
         """One micro-batch on the CPU; a whole batch where devices may overlap its micro-batches."""

@@ -118,6 +118,9 @@ class MeasureCeilings:
     """Memory that may be used."""
     servers: tuple[str, ...] = ()
     """`host:port` of machines whose devices are measured too."""
+    formats: tuple[str, ...] = ()
+    """ggml types to measure where there is no model."""
+    budget_s: float = 5.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

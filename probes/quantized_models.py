@@ -65,10 +65,10 @@ def make_variants(
     Files that were made before are used again. Raises UsageError for what can not be made from this source,
     UnmeasurableError when making it fails; then nothing half-made stays.
     """
-    wanted = [name for name in dict.fromkeys(types) if not _is_of_type(source, name)]
+    require_may_quantize(source, types, requantize=requantize)
+    wanted = _others(source, types)
     if not wanted:
         return (source,)
-    _require_may_quantize(source, requantize=requantize)
     cache = VariantCache.open()
     try:
         with WorkerProcess() as worker:
@@ -82,21 +82,23 @@ def make_variants(
     return tuple(made.get(name, source) for name in dict.fromkeys(types))
 
 
-def _is_of_type(source: ModelFacts, name: str) -> bool:
-    return source.quantization == FILE_TYPES[QUANTIZATIONS[name]]
-
-
-def _is_quantized(source: ModelFacts) -> bool:
-    return any(name not in UNQUANTIZED for name in source.bytes_by_type)
-
-
-def _require_may_quantize(source: ModelFacts, *, requantize: bool) -> None:
-    if _is_quantized(source) and not requantize:
+def require_may_quantize(source: ModelFacts, types: Sequence[str], *, requantize: bool) -> None:
+    """Raise UsageError where other types than its own are asked of a quantized source without leave."""
+    if _others(source, types) and _is_quantized(source) and not requantize:
         raise UsageError(
             f"{show_path(source.path)} is quantized already ({clean_text(source.quantization, 40)}): name its"
             " F16, BF16 or F32 file, or give --requantize (speed is true then, quality is not)",
             reason="requantize",
         )
+
+
+def _others(source: ModelFacts, types: Sequence[str]) -> list[str]:
+    """The types that the source is not of itself, each once."""
+    return [name for name in dict.fromkeys(types) if source.quantization != FILE_TYPES[QUANTIZATIONS[name]]]
+
+
+def _is_quantized(source: ModelFacts) -> bool:
+    return any(name not in UNQUANTIZED for name in source.bytes_by_type)
 
 
 class _Maker:

@@ -276,6 +276,8 @@ class Resolved:
     placements: tuple[Placement, ...]
     backend: str
     """Comma-joined device families that hold weights: `CPU`, `CUDA`, `CUDA,CPU`."""
+    description: str | None = None
+    """The engine's own words for the model: `llama 256M Q4_1`. Untrusted text."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-N_EMBD = 256
-N_HEAD, N_HEAD_KV, HEAD_SIZE = 4, 4, 64
-N_FF = 768
+N_EMBD = 128
+N_HEAD, N_HEAD_KV, HEAD_SIZE = 2, 2, 64
+N_FF = 384
 CONTEXT_LENGTH = 4096
 _ALIGNMENT = 32
 _VERSION = 3

@@ -75,8 +75,8 @@ class VariantCache:
         except LlmphaseError:
             file.close()  # it will be made anew and replaced
             return None
-        status = path.stat()
-        os.utime(path, ns=(time.time_ns(), status.st_mtime_ns))
+        with contextlib.suppress(OSError):  # in a folder that may only be read nothing has to go, either
+            os.utime(path, ns=(time.time_ns(), path.stat().st_mtime_ns))
         _IN_USE.append(file)
         return facts
 

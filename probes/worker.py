@@ -302,6 +302,8 @@ def _measure_ceilings(command: MeasureCeilings) -> tuple[DeviceCeiling, ...]:
         batch_tokens=command.batch_tokens,
         weight_buffers=command.weight_buffers,
         memory_bytes=command.memory_bytes,
+        formats=command.formats,
+        budget_s=command.budget_s,
     )
 
 

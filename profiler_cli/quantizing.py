@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from probes.errors import UsageError
 from probes.ggml_types import QUANTIZATION_ALIASES, QUANTIZATIONS
-from probes.quantized_models import Making, make_variants
+from probes.quantized_models import Making, make_variants, require_may_quantize
 from probes.records import ModelFacts
 from profiler_cli.console import note
 from profiler_cli.streams import is_live, width_of, write_error
@@ -55,6 +55,8 @@ def quantized(
     """Each model in each type; the models as they are where no type is asked for. Raises LlmphaseError."""
     if not wish.types:
         return list(models)
+    for model in models:  # all of them, before minutes are spent on the first
+        require_may_quantize(model, wish.types, requantize=wish.requantize)
     display = _Display(quiet=quiet)
     try:
         return [

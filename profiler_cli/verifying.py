@@ -9,17 +9,18 @@ from typing import TYPE_CHECKING
 
 from probes.errors import LlmphaseError
 from probes.plan import Plan
-from probes.records import MachineFacts, Run, Workload
+from probes.records import GroupResult, MachineFacts, Run, Workload
 from profiler_cli.console import note
-from profiler_cli.running import run_session
+from profiler_cli.running import check_memory, run_session
 from reports.text import clean
 
 if TYPE_CHECKING:
-    from reports.diagnosis_report import Verified
+    from reports.advice import Verified
     from reports.remedies import Remedy
 
 _TRIAL_BUDGET_SHARE = 0.5
 """Of the diagnosis's own budget, for each trial."""
+_SHORT_WALK_TOKENS = 64
 
 
 def verify_remedies(
@@ -31,28 +32,41 @@ def verify_remedies(
 
 
 def _verify(run: Run, plan: Plan, remedy: Remedy, machine: MachineFacts, *, quiet: bool) -> Verified:
-    from reports.diagnosis_report import Verified
-
+    """Measure the request with the change, in turns with the request as it is where both can be loaded."""
     note(f"Trying: {clean(remedy.title)}", quiet=quiet)
-    base_s = _wait_s(run, plan.groups[0].workload)
+    now = _waits_s(run.groups[0], plan.groups[0].workload)
     problem: str | None = None
-    wait_s: float | None = None
+    then: list[float] = []
     try:
-        changed = _changed(plan, remedy)
-        trial = run_session(changed, machine, _keep_nothing, quiet=quiet)
+        trial_plan = _trial(plan, remedy)
+        changed, base = trial_plan.groups[0], plan.groups[0]
+        both = dataclasses.replace(trial_plan, groups=(changed, base))
+        together = not base.settings.rpc_servers and check_memory(both, machine, force=True)[1]
+        trial = run_session(
+            both if together else trial_plan, machine, _keep_nothing, quiet=quiet, together=together
+        )
         if not trial.finished:
             raise KeyboardInterrupt
-        wait_s = _wait_s(trial, changed.groups[0].workload)
-        if wait_s is None:
+        then = _waits_s(trial.groups[0], changed.workload)
+        if together:
+            now = _waits_s(trial.groups[1], base.workload) or now
+        if not then:
             problem = trial.groups[0].reason or "the whole request did not fit into the time"
     except LlmphaseError as error:
         problem = str(error)
+    return _verified(remedy.code, now, then, problem)
+
+
+def _verified(code: str, now: Sequence[float], then: Sequence[float], problem: str | None) -> Verified:
+    from reports.advice import Verified
+
+    ranged = len(then) > 1
     return Verified(
-        code=remedy.code,
-        base_wait_s=base_s,
-        measured_wait_s=wait_s,
-        low_s=None,
-        high_s=None,
+        code=code,
+        base_wait_s=statistics.median(now) if now else None,
+        measured_wait_s=statistics.median(then) if then else None,
+        low_s=min(then) if ranged else None,
+        high_s=max(then) if ranged else None,
         problem=problem,
     )
 
@@ -61,10 +75,9 @@ def _keep_nothing(_run: Run) -> None:
     """A trial is told in the report and saved nowhere."""
 
 
-def _changed(plan: Plan, remedy: Remedy) -> Plan:
-    """The plan with the remedy's change: its request, and only as much of the walk as that needs."""
-    from probes.plan import workload_lengths
-
+def _trial(plan: Plan, remedy: Remedy) -> Plan:
+    """The plan with the remedy's change. The walk is as short as one can be: the request itself is what
+    counts."""
     group = plan.groups[0]
     assert remedy.try_with is not None
     assert group.workload is not None
@@ -72,7 +85,7 @@ def _changed(plan: Plan, remedy: Remedy) -> Plan:
     same_prompt = workload.prompt_tokens == group.workload.prompt_tokens
     options = dataclasses.replace(
         plan.options,
-        prompt_tokens=workload_lengths(workload),
+        prompt_tokens=(min(_SHORT_WALK_TOKENS, workload.prompt_tokens),),
         repetitions=1,
         budget_ns=round(_TRIAL_BUDGET_SHARE * plan.options.budget_ns),
         cold=workload.start == "cold",
@@ -83,16 +96,15 @@ def _changed(plan: Plan, remedy: Remedy) -> Plan:
     return dataclasses.replace(plan, groups=(changed,), options=options)
 
 
-def _wait_s(run: Run, workload: Workload | None) -> float | None:
-    """The whole request as measured, its load included where the wait begins with one; None where the answer
-    was cut short: half an answer is no saving."""
-    group = run.groups[0]
+def _waits_s(group: GroupResult, workload: Workload | None) -> list[float]:
+    """The whole request each time it was run, its load included where the wait begins with one; empty where
+    the answer was cut short: half an answer is no saving."""
     if not group.requests or workload is None or group.requests[-1].output_tokens < workload.output_tokens:
-        return None
-    wait_ns = group.requests[-1].wall_ns
+        return []
+    load_ns = 0
     if workload.start != "loaded":
         loads = [load.total_ns for load in group.loads if load.cache_state == workload.start]
         if not loads:
-            return None
-        wait_ns += round(statistics.median(loads))
-    return wait_ns / 1e9
+            return []
+        load_ns = round(statistics.median(loads))
+    return [(request.wall_ns + load_ns) / 1e9 for request in group.requests]

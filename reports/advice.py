@@ -36,7 +36,7 @@ class Verified:
     measured_wait_s: float | None
     """None where it could not be tried."""
     low_s: float | None
-    """95 % interval of the measured wait; None where it has none."""
+    """The shortest and the longest of several trials; None for a single one."""
     high_s: float | None
     base_wait_s: float | None
     """The wait without the change, measured the same way."""
@@ -197,7 +197,9 @@ def _outcome(advice: Advice, trial: Verified) -> str:
     if advice.measured_saved_s is None:
         problem = clean(trial.problem or "the wait before or after was not measured", limit=200)
         return f"could not be measured, {problem.rstrip('.')}"
-    after = units.duration_interval(trial.measured_wait_s, trial.low_s, trial.high_s)
+    after = units.duration(trial.measured_wait_s)
+    if trial.measured_wait_s is not None and trial.low_s is not None and trial.high_s is not None:
+        after = units.duration_range(trial.measured_wait_s, trial.low_s, trial.high_s)
     has_figure = advice.remedy.predicted_wait_s is not None
     predicted = f"{_predicted(advice.remedy)} predicted, " if has_figure else ""
     verdict = "" if advice.is_delivered else "; it did not deliver"

@@ -17,6 +17,8 @@ from probes.errors import UsageError
 from reports.text import clean
 
 ComparedPhase = Literal["load", "prefill", "decode", "ttft"]
+_LEAST, _MOST = 1e-12, 1e18
+"""A picosecond in seconds, thirty years in nanoseconds: beyond, a digit is wrong, and ratios overflow."""
 PHASES: tuple[ComparedPhase, ...] = ("load", "prefill", "decode", "ttft")
 
 
@@ -94,17 +96,19 @@ def known_texts(facts: Mapping[str, object]) -> dict[str, str]:
     return {name: clean(text) for name, text in texts.items() if text}
 
 
-def checked_seconds(value: object, *, field: str, where: str) -> float:
-    """`value` as a duration: finite and above zero.
+def checked_seconds(value: object, *, field: str, where: str, may_be_zero: bool = False) -> float:
+    """`value` as a duration: a number above zero (no time is no measurement) and of sane size, whatever the
+    unit.
 
-    Raises UsageError (`bad-duration`) naming the place for anything else: no time is no measurement.
+    Raises UsageError (`bad-duration`) naming the place for anything else.
     """
     try:
         number = float(value) if isinstance(value, int | float | str) else math.nan
     except (ValueError, OverflowError):
         number = math.nan
-    if isinstance(value, bool) or not math.isfinite(number) or number <= 0:
-        shown = clean(str(value), limit=40) or "nothing"
+    fits = _LEAST <= number <= _MOST or (may_be_zero and number == 0)
+    if isinstance(value, bool) or not fits:
+        shown = "missing" if value is None else clean(str(value), limit=40)
         raise UsageError(
             f"{where}: {field} is {shown}, which is no duration: remove the row, or make the file again",
             reason="bad-duration",

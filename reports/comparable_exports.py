@@ -175,17 +175,16 @@ def _record_cell(record: Record, where: str) -> ComparableCell:
 
 
 def _summary(record: Record, where: str) -> CellSummary:
-    def optional(field: str) -> float | None:
+    def optional(field: str, *, may_be_zero: bool = False) -> float | None:
         value = record.get(field)
-        return None if value is None else checked_seconds(value, field=field, where=where)
+        if value is None:
+            return None
+        return checked_seconds(value, field=field, where=where, may_be_zero=may_be_zero)
 
-    deviation = record.get("stddev_s")
-    # A deviation, and the lower end of a wide interval, may be zero; a duration may not.
-    is_zero = deviation is not None and str(deviation).strip() in ("0", "0.0")
     return CellSummary(
         median_s=checked_seconds(record.get("median_s"), field="median_s", where=where),
-        stddev_s=0.0 if is_zero else optional("stddev_s"),
-        low_s=None if str(record.get("ci_low_s")) in ("0", "0.0") else optional("ci_low_s"),
+        stddev_s=optional("stddev_s", may_be_zero=True),
+        low_s=optional("ci_low_s", may_be_zero=True),
         high_s=optional("ci_high_s"),
         n=_count(record.get("samples"), "samples", where),
     )

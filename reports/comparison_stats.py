@@ -103,20 +103,25 @@ def side(cell: ComparableCell) -> Side | None:
 
 def steadied(sides: Sequence[Side], phases: Sequence[str]) -> tuple[Side, ...]:
     """One file's sides, each variance steadied by the others of its phase."""
+    squares: dict[str, float] = {}
+    degrees: dict[str, float] = {}
+    for one, phase in zip(sides, phases, strict=True):
+        squares[phase] = squares.get(phase, 0.0) + one.variance * one.degrees
+        degrees[phase] = degrees.get(phase, 0.0) + one.degrees
     return tuple(
-        _steadied(one, [other for j, other in enumerate(sides) if j != i and phases[j] == phases[i]])
-        for i, one in enumerate(sides)
+        _steadied(one, squares[phase], degrees[phase]) for one, phase in zip(sides, phases, strict=True)
     )
 
 
-def _steadied(one: Side, others: Sequence[Side]) -> Side:
-    degrees = sum(other.degrees for other in others)
-    if not degrees:
+def _steadied(one: Side, squares: float, degrees: float) -> Side:
+    """`squares` and `degrees` are sums over the whole phase, the cell itself among them."""
+    own = one.variance * one.degrees
+    others = degrees - one.degrees
+    if not others:
         return one
-    variance = sum(other.variance * other.degrees for other in others) / degrees
-    weight = min(one.degrees, degrees)
+    weight = min(one.degrees, others)
     together = one.degrees + weight
-    pooled = (one.variance * one.degrees + variance * weight) / together
+    pooled = (own + max(squares - own, 0.0) / others * weight) / together
     return dataclasses.replace(one, variance=max(pooled, one.variance), degrees=together)
 
 

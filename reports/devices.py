@@ -24,7 +24,13 @@ from reports.parts import Column, Fact, Facts, Table
 from reports.text import clean
 
 _GHZ = 1e9
-_NOT_MEASURED = "not measured"
+_FIGURES = {
+    "memory_bytes_s": "bandwidth",
+    "compute_flops_s": "matmul",
+    "transfer_bytes_s": "from host",
+    "operation_s": "operation",
+}
+"""Fields of a ceiling as the table's columns are called."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +120,7 @@ def build_devices_report(
         table=_table(rows, is_measured=ceilings is not None),
         drivers=tuple(_driver(gpu, states.get(gpu.index), names.get(gpu.index)) for gpu in machine.gpus),
         links_table=_links(links),
-        doubts=tuple(_doubts(machine, rows, links)),
+        doubts=tuple(_doubts(machine, rates, links)),
     )
 
 
@@ -291,10 +297,13 @@ def _links(links: Sequence[LinkFacts]) -> Table | None:
     )
 
 
-def _doubts(machine: MachineFacts, rows: Sequence[DeviceRow], links: Sequence[LinkFacts]) -> Iterator[str]:
-    for row in rows:
-        if row.unknown:
-            yield f"{row.device}: {row.unknown}"
+def _doubts(
+    machine: MachineFacts, ceilings: Mapping[str, DeviceCeiling], links: Sequence[LinkFacts]
+) -> Iterator[str]:
+    for name, ceiling in ceilings.items():
+        reasons = "; ".join(f"{_FIGURES.get(field, field)}: {why}" for field, why in ceiling.unknown.items())
+        if reasons:
+            yield clean(f"{name}: not known in all formats, or in doubt: {reasons}", limit=600)
     for link in links:
         for field, reason in link.unknown.items():
             yield f"{clean(link.server, limit=80)}: {field}: {clean(reason)}"

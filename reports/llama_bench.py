@@ -182,10 +182,10 @@ def _blank(
     What our engine calls leave alone has the value that llama.cpp gives it: no CPU mask, polling 50, ...
     """
     engine, asked, model = run.engine, group.settings, group.model
-    actual = group.resolved or asked
-    commit = (engine.commit if engine else None) or UNKNOWN_COMMIT
+    # What the engine says of a build with changes of its own would not be found by a tool that knows commits.
+    commit = (engine.commit or "").removesuffix("-dirty") if engine else ""
     return BenchTest(
-        build_commit=clean(commit),
+        build_commit=clean(commit) or UNKNOWN_COMMIT,
         build_number=0,
         cpu_info=_described(engine, _CPU_KINDS) or clean(run.machine.cpu_name or "unknown"),
         gpu_info=_described(engine, _GPU_KINDS),
@@ -194,8 +194,8 @@ def _blank(
         model_type=_model_type(group),
         model_size=model.model_bytes,
         model_n_params=model.n_params,
-        n_batch=actual.n_batch,
-        n_ubatch=actual.n_ubatch,
+        n_batch=asked.n_batch,
+        n_ubatch=asked.n_ubatch,
         n_threads=n_threads,
         cpu_mask="0x0",
         cpu_strict=False,
@@ -242,8 +242,11 @@ def _backends(engine: EngineFacts | None) -> str:
 
 
 def _model_type(group: GroupResult) -> str:
-    """`llama 135M Q4_1`. llama.cpp's own word has a size class of its making in the middle."""
+    """The engine's own words, as llama-bench prints them; of an older run about the same, `llama 135M Q4_1`:
+    llama.cpp has a size class of its making in the middle."""
     model = group.model
+    if group.resolved and group.resolved.description:
+        return clean(group.resolved.description)
     size = units.short_count(model.n_params).replace(" ", "")
     return f"{clean(model.architecture)} {size} {clean(model.quantization)}"
 
@@ -265,6 +268,8 @@ def _extras(run: Run, group: GroupResult) -> tuple[tuple[str, Value], ...]:
         ("model_name", clean(group.model.name)),
         ("engine_version", clean(engine.version) if engine else None),
         ("n_ctx", (resolved or group.settings).n_ctx),
+        ("n_batch_resolved", resolved.n_batch if resolved else None),
+        ("n_ubatch_resolved", resolved.n_ubatch if resolved else None),
         ("n_threads_batch", (resolved or group.settings).threads_batch),
         ("n_gpu_layers_resolved", resolved.n_gpu_layers if resolved else None),
         ("flash_attn_resolved", resolved.flash_attn if resolved else None),

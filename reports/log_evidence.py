@@ -103,7 +103,7 @@ def compared(reads: Sequence[FactsRead]) -> tuple[FactsRead, ...]:
             evidence = dataclasses.replace(
                 evidence, prefill_tok_s=None, sources=_without(evidence, "prefill_tok_s")
             )
-            notes.append("its prompt was likely cached in part, though counted whole: no rate is told")
+            notes.append("a part of its prompt was likely cached though it is counted: no rate is told")
         evidence = _with_repeats(evidence, [other.evidence for other in reads[index + 1 : index + 2]])
         found.append(FactsRead(evidence=evidence, notes=tuple(notes)))
     return tuple(found)
@@ -128,8 +128,8 @@ def missing(request: Request, evidence: Evidence) -> tuple[str, ...]:
     placement = ("layers_on_gpu", "weights_on_gpu_bytes", "weights_on_cpu_bytes")
     if evidence.has_gpu is not False and len(evidence.missing(*placement)) == len(placement):
         said.append(
-            "Where the weights lie is not told: put the lines that the loader prints (`offloaded 20/33 layers to"
-            " GPU`, buffer sizes) before the timings, and name the device and the model: --gpu, --model."
+            "Where the weights lie is not told: put the lines that the loader prints (`offloaded 20/33 layers"
+            " to GPU`, buffer sizes) before the timings, and name the device and the model: --gpu, --model."
         )
     return tuple(said)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -20,3 +21,10 @@ def scripted(script: dict[str, Any] | None, engine: str = "scripted") -> dict[st
     if script is None:
         return {}
     return {"LLMPHASE_ENGINE": f"fakes:{engine}", "LLMPHASE_SCRIPT": json.dumps(script)}
+
+
+def free_address() -> str:
+    """An address of loopback that nobody listens on."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{free.getsockname()[1]}"

@@ -33,10 +33,12 @@ class Relay:
 
     def __exit__(self, *_: object) -> None:
         self.cut()
-        self._listener.close()
 
     def cut(self) -> None:
-        """Break all connections, as when a machine goes away."""
+        """Break all connections and take no more, as when a machine goes away."""
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)  # wakes who waits in accept
+        self._listener.close()
         for connection in self._open:
             with contextlib.suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)

@@ -79,7 +79,8 @@ def render(report: Report, style: TerminalStyle) -> str:
 
 def _columns(tests: Sequence[BenchTest]) -> list[_Column]:
     is_host = all(any(name in (test.backends or "") for name in _HOST_BACKENDS) for test in tests)
-    shown = [] if is_host else ["n_gpu_layers"]
+    layers = {test.n_gpu_layers for test in tests}
+    shown = [] if is_host and len(layers) < 2 else ["n_gpu_layers"]
     shown += [name for name in DEFAULTS if _is_worth_a_column(name, tests, is_host=is_host)]
     return [
         ("model", -30, lambda test: _safe(test.model_type or UNKNOWN)),

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from probes.errors import UsageError
-from reports.comparable import checked_seconds
 from reports.imports.llama_bench_text import (
     RawRows,
     is_table_head,
@@ -143,19 +142,11 @@ def _length(name: str, row: Mapping[str, Any], where: str) -> int:
 
 
 def _duration(name: str, row: Mapping[str, Any], where: str) -> float | None:
-    """A time or a rate above zero, or a deviation from zero up; None where there is none."""
+    """A time in nanoseconds or a rate, above zero; a deviation from zero up; None where there is none."""
     value = row.get(name)
     if value is None or value == "":
         return None
-    if name.startswith("avg"):
-        return _sane(checked_seconds(value, field=name, where=where), name, where)
-    number = _number(value)
-    if number is None or not math.isfinite(number) or number < 0:
-        raise UsageError(
-            f"{where}: {name} is {_shown(value)}, which is no deviation: remove the row",
-            reason="bad-duration",
-        )
-    return number
+    return _figure(name, value, where, may_be_zero=name.startswith("stddev"))
 
 
 def _samples(value: object, where: str) -> tuple[int, ...]:
@@ -165,19 +156,18 @@ def _samples(value: object, where: str) -> tuple[int, ...]:
     if not isinstance(value, list):
         raise _bad_row(where, "samples_ns is no list")
     return tuple(
-        max(
-            round(
-                _sane(checked_seconds(one, field=f"samples_ns[{index}]", where=where), "samples_ns", where)
-            ),
-            1,
-        )
-        for index, one in enumerate(value)
+        max(round(_figure(f"samples_ns[{index}]", one, where)), 1) for index, one in enumerate(value)
     )
 
 
-def _sane(number: float, name: str, where: str) -> float:
-    if number > _LARGEST:
-        raise UsageError(f"{where}: {name} is too large for a time: remove the row", reason="bad-duration")
+def _figure(name: str, value: object, where: str, *, may_be_zero: bool = False) -> float:
+    number = None if isinstance(value, bool) else _number(value)
+    if number is None or not (0 < number <= _LARGEST or (may_be_zero and number == 0)):
+        raise UsageError(
+            f"{where}: {name} is {_shown(value)}, which is no {'deviation' if may_be_zero else 'duration'}:"
+            " remove the row, or make the file again",
+            reason="bad-duration",
+        )
     return number
 
 

@@ -39,6 +39,8 @@ PARSERS: tuple[type[Parser], ...] = (
 """Asked in this order until one takes a line for its own."""
 
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
+_LONGEST, _HALF = 4000, 2000
+"""Of a longer line the parsers see both ends: no program's figures stand in the middle of a text."""
 _WRAPPED = ("log", "msg", "message", "MESSAGE", "line")
 """Keys under which a collector (docker, journald, a server's JSON log) puts the line that a program wrote."""
 
@@ -55,7 +57,6 @@ class LogRead:
     n_lines: int
     load: Load
     """The last load, for a log without requests."""
-    n_loads: int
     notes: tuple[str, ...]
 
 
@@ -84,7 +85,7 @@ class _Reader:
         for value in objects:
             self._object(value)
         if not is_all and self._is_of_interest(text):
-            self._offer(text)
+            self._offer(text if len(text) <= _LONGEST else f"{text[:_HALF]} {text[-_HALF:]}")
 
     def close(self) -> LogRead:
         for parser in self._parsers:
@@ -96,7 +97,6 @@ class _Reader:
             n_left_out=found.n_left_out,
             n_lines=self._number,
             load=found.load,
-            n_loads=found.n_loads,
             notes=tuple(found.notes),
         )
 

@@ -50,13 +50,11 @@ class Gathering:
         self._first: list[Request] = []
         self._last: deque[Request] = deque(maxlen=KEPT_REQUESTS // 2)
         self.n_requests = 0
-        self.n_loads = 0
         self.load = Load()
         self.notes: list[str] = []
 
     def begin_load(self) -> None:
         """A model begins to be loaded: what follows belongs to it."""
-        self.n_loads += 1
         if self.load.facts or self.n_requests:
             self.load = Load(facts={k: v for k, v in self.load.facts.items() if k in _OF_MACHINE})
 

@@ -1,4 +1,4 @@
-"""The CI example is run: its shell script on the scripted engine, its workflow as far as it calls the script."""
+"""The CI example is run: its shell script on the scripted engine; its workflow calls that script."""
 
 from __future__ import annotations
 

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import json
 import math
-import socket
 import struct
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from llama_cpp.llama_cpp import llama_supports_rpc
+from program import free_address
 
 from probes.codec import decode
 from probes.ggml_devices import devices
 from probes.kernels import Backend, row_bytes, weight_bytes
 from probes.records import DeviceCeiling
+from probes.rpc_server import RpcServer
 
 pytestmark = pytest.mark.engine
 
@@ -30,25 +30,10 @@ from probes.codec import encode
 from probes.matrix_shapes import MatrixShape
 asked = json.loads(sys.argv[1])
 if "server" in asked:
-    import ctypes
-    from llama_cpp import _ggml
-    from llama_cpp._ctypes_extensions import load_shared_library
-    add = load_shared_library("ggml-rpc", _ggml.libggml_base_path).ggml_backend_rpc_add_server
-    add.argtypes, add.restype = [ctypes.c_char_p], ctypes.c_void_p
-    _ggml.libggml.ggml_backend_register.argtypes = [ctypes.c_void_p]
-    _ggml.libggml.ggml_backend_register(add(asked.pop("server").encode()))
+    from probes.remote_devices import add_servers
+    add_servers([asked.pop("server")])
 shapes = [MatrixShape(**shape) for shape in asked.pop("shapes")]
 print(json.dumps([encode(ceiling) for ceiling in measure_ceilings(shapes, **asked)]))
-"""
-SERVE = """
-import ctypes, sys
-from llama_cpp._ctypes_extensions import load_shared_library
-from llama_cpp._ggml import libggml_base_path
-from probes.ggml_devices import devices
-start = load_shared_library("ggml-rpc", libggml_base_path).ggml_backend_rpc_start_server
-start.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_size_t, ctypes.c_void_p]
-start.restype = None
-start(sys.argv[1].encode(), None, 1, 1, (ctypes.c_void_p * 1)(devices()[0].handle))
 """
 
 
@@ -90,44 +75,13 @@ def test_a_format_of_no_use_leaves_its_reason() -> None:
     assert cpu.memory_bytes_s is not None
 
 
-@pytest.fixture
-def rpc_server() -> Iterator[str]:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        endpoint = f"127.0.0.1:{free.getsockname()[1]}"
-    process = subprocess.Popen(
-        [sys.executable, "-c", SERVE, endpoint], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-    )
-    try:
-        _wait_until_open(process, endpoint)
-        yield endpoint
-    finally:
-        process.kill()
-        process.communicate()
-
-
-def _wait_until_open(process: subprocess.Popen[bytes], endpoint: str) -> None:
-    host, port = endpoint.split(":")
-    for _ in range(300):
-        assert process.poll() is None, "the server ended"
-        try:
-            socket.create_connection((host, int(port)), timeout=1).close()
-        except OSError:
-            try:
-                process.wait(0.1)
-            except subprocess.TimeoutExpired:
-                continue
-        else:
-            return
-    pytest.fail("the server does not open its port")
-
-
 @pytest.mark.skipif(not llama_supports_rpc(), reason="this engine build has no remote devices")
-def test_a_remote_device_is_waited_for(rpc_server: str) -> None:
+def test_a_remote_device_is_waited_for() -> None:
     """It answers when it has the work: without waiting for results it would seem thousands of times as fast
     as the very processor that it is."""
     (cpu,) = measured("F16", budget_s=1.0, device_names=["CPU"])
-    (remote,) = measured("F16", budget_s=3.0, device_names=["RPC0"], server=rpc_server)
+    with RpcServer(free_address(), threads=1, cache=None) as server:
+        (remote,) = measured("F16", budget_s=6.0, device_names=["RPC0"], server=server.address)
     assert remote.threads is None
     assert remote.transfer_bytes_s is not None
     assert remote.memory_bytes_s is not None

@@ -10,7 +10,6 @@ import socket
 import struct
 import subprocess
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from typing import Any
 import psutil
 import pytest
 from llama_cpp.llama_cpp import llama_supports_rpc
-from program import PROGRAM, Command
+from program import PROGRAM, Command, free_address
 from rpc_relay import Relay
 
 from probes.engine import EngineError
@@ -34,12 +33,6 @@ pytestmark = [
 
 PLAIN = ("-t", "1", "--no-repack")
 _GREETING = struct.pack("<BQ24x", 14, 24)
-
-
-def free_address() -> str:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{free.getsockname()[1]}"
 
 
 @pytest.fixture
@@ -269,13 +262,13 @@ def test_layers_really_go_there_and_the_report_tells_of_the_way(
 
 def test_a_slow_network_is_named_as_the_cause(server: RpcServer, llmphase: Command, tiny_llama: Path) -> None:
     with Relay(server.address, one_way_s=0.005) as relay:
-        cells = ("--gpu-layers", "0,all", "-p", "0,16", "-n", "4", "-r", "4", "--format", "json")
+        cells = ("--gpu-layers", "0,all", "-p", "0", "-n", "4", "-r", "4", "--format", "json")
         outcome = llmphase("profile", tiny_llama, "--rpc", relay.address, *cells, *PLAIN)
     assert outcome.returncode == 0, outcome.stderr
     run = json.loads(outcome.stdout)["run"]
     named = [notice for notice in run["notices"] if notice["code"] == "network"]
     assert named
-    assert all("is the network" in one["text"] or "The network takes" in one["text"] for one in named)
+    assert all(one["text"].startswith("The network takes much of each token's time") for one in named)
     assert run["remote"]["advice"] == "Keep layers off them."
     assert run["remote"]["decode"].startswith("slower with them")
 
@@ -283,10 +276,10 @@ def test_a_slow_network_is_named_as_the_cause(server: RpcServer, llmphase: Comma
 def test_a_server_that_dies_costs_its_cells_and_the_sweep_goes_on(
     server: RpcServer, environment: dict[str, str], tiny_llama: Path, tmp_path: Path, data_folder: Path
 ) -> None:
+    cells = ("--gpu-layers", "0,1,2,all", "-p", "0,8", "-n", "4", "-r", "200", "--format", "json")
     with Relay(server.address, one_way_s=0.002) as relay:
         process = subprocess.Popen(
-            [PROGRAM, "profile", tiny_llama, "--rpc", relay.address, "--gpu-layers", "0,1,2,all"]
-            + ["-p", "0,8", "-n", "4", "-r", "200", "--format", "json", *PLAIN],
+            [PROGRAM, "profile", tiny_llama, "--rpc", relay.address, *cells, *PLAIN],
             env=environment,
             cwd=tmp_path,
             stdout=subprocess.PIPE,
@@ -325,11 +318,3 @@ def test_a_build_without_remote_devices_names_the_line_that_mends_it(
     with pytest.raises(EngineError, match=r"CMAKE_ARGS=-DGGML_RPC=ON pip install") as caught:
         remote_devices.add_servers(["127.0.0.1:50052"])
     assert caught.value.reason == "rpc"
-
-
-def test_an_idle_server_uses_no_processor(server: RpcServer) -> None:
-    (child,) = psutil.Process().children()
-    before = child.cpu_times()
-    time.sleep(0.5)
-    after = child.cpu_times()
-    assert after.user + after.system - before.user - before.system < 0.1

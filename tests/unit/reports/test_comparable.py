@@ -128,6 +128,7 @@ def edited(**changes: str) -> str:
         ("median_s", "0", "bad-duration"),
         ("median_s", "fast", "bad-duration"),
         ("median_s", "", "bad-duration"),
+        ("median_s", "1e300", "bad-duration"),
         ("stddev_s", "-1", "bad-duration"),
         ("ci_high_s", "nan", "bad-duration"),
         ("samples", "2.5", "bad-row"),
@@ -139,7 +140,7 @@ def edited(**changes: str) -> str:
 def test_a_bad_value_is_named_with_its_row(field: str, value: str, reason: str) -> None:
     error = problem(of_csv, edited(**{field: value}))
     assert error.reason == reason
-    assert str(error).startswith(f"file, row 6: {field} is {value or 'None'}")
+    assert str(error).startswith(f"file, row 6: {field} is {value or 'missing'}, which is no ")
 
 
 @pytest.mark.parametrize(

@@ -148,9 +148,7 @@ def test_harmless_differences_are_told_and_not_refused() -> None:
 
 
 def test_what_one_file_does_not_know_is_not_compared() -> None:
-    bare = file(
-        cell("decode", 0, STEADY, settings={"threads": "2"}, model={"name": "Demo"}), machine={}, engine={}
-    )
+    bare = cell("decode", 0, STEADY, settings={"threads": "2"}, model={"name": "Demo"})
     assert compare(file(cell("decode", 0, STEADY)), file(bare, machine={}, engine={})).like_for_like
 
 

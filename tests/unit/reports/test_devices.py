@@ -63,7 +63,7 @@ def test_a_device_has_its_rates_and_its_drivers_words() -> None:
     assert "1.80 of 2.00 GHz" in text
     assert "held down by     power-cap" in text
     assert "60 of 93 °C" in text
-    assert "CUDA0: rates: busy: something else ran" in text
+    assert "CUDA0: not known in all formats, or in doubt: rates: busy" in text
     assert all(len(line) <= 80 for line in text.splitlines())
 
 

@@ -142,6 +142,19 @@ def test_threads_are_those_of_the_phase() -> None:
         assert test.n_threads == (8 if test.n_prompt else 4)
 
 
+def test_the_model_in_the_engines_own_words_where_it_told_them() -> None:
+    group = sample.group(resolved=sample.resolved(description="llama 256M Q4_1"))
+    assert {test.model_type for test in bench_tests(sample.run(group))} == {"llama 256M Q4_1"}
+    assert {test.model_type for test in bench_tests(sample.run())} == {"llama 135M Q4_1"}
+
+
+def test_settings_are_as_asked_and_what_came_of_them_stands_beside() -> None:
+    group = sample.group(resolved=sample.resolved(n_batch=256, n_ubatch=256))
+    (test, *_) = bench_tests(sample.run(group, engine=sample.engine(commit="0c1e570-dirty")))
+    assert (test.n_batch, test.n_ubatch, test.build_commit) == (2048, 512, "0c1e570")
+    assert dict(test.extras)["n_batch_resolved"] == 256
+
+
 def test_an_unknown_build_is_named_as_llama_cpp_names_it() -> None:
     (test, *_) = bench_tests(sample.run(engine=sample.engine(commit=None)))
     assert (test.build_commit, test.build_number) == ("unknown", 0)
@@ -181,7 +194,13 @@ def test_the_table_looks_like_llama_benchs() -> None:
 
 
 def test_the_table_shows_what_is_not_usual_or_differs() -> None:
-    made = text("md", sample.run(sample.group(), sample.gpu_group(settings=sample.settings(type_k="q8_0"))))
+    made = text(
+        "md",
+        sample.run(
+            sample.group(), sample.gpu_group(settings=sample.settings(type_k="q8_0", n_gpu_layers=12))
+        ),
+    )
     head = [cell.strip() for cell in made.splitlines()[0].split("|")]
     assert "type_k" in head
+    assert "ngl" in head
     assert "type_v" not in head

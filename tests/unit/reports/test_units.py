@@ -117,3 +117,20 @@ def test_a_printed_duration_reads_back_to_within_half_a_percent(seconds: float) 
 def test_no_value_prints_nan_inf_or_a_minus_sign(value: float) -> None:
     printed = (units.duration(value), units.size(value), units.rate(value), units.percent(value))
     assert not any(re.search(r"nan|inf|-", text) for text in printed)
+
+
+@pytest.mark.parametrize(
+    ("share", "text"),
+    [
+        (0.102, "+10.2 %"),
+        (-0.031, "-3.1 %"),
+        (0.0, "0.0 %"),
+        (-0.0004, "0.0 %"),
+        (2.5, "+250 %"),
+        (12.345, "+1,234 %"),
+        (None, "unknown"),
+        (float("nan"), "unknown"),
+    ],
+)
+def test_changes_carry_their_sign(share: float | None, text: str) -> None:
+    assert units.change(share) == text

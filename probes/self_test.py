@@ -30,7 +30,7 @@ from probes.records import CellSample, ModelFacts, RequestSample, SelfTestRound,
 from probes.tiny_gguf import write_tiny_model
 from probes.worker_process import WorkerProcess
 
-LAYERS = 8
+LAYERS = 16
 LENGTHS = (48, 160, 288)
 """None, two and four whole chunks before the tail."""
 ROUNDS = 11

@@ -35,7 +35,7 @@ _DISTURBING_CPUS = 0.1
 
 class Session:
     """One measurement. `save` is called with the run as it stands, after each newly measured cell and at
-    the end; `show` hears what is being measured."""
+    the end; `show` hears what is being measured; `kept_ns` of the budget is left for what comes after."""
 
     def __init__(
         self,
@@ -47,12 +47,14 @@ class Session:
         version: str,
         together: bool = False,
         ceilings: tuple[DeviceCeiling, ...] = (),
+        kept_ns: int = 0,
         links: tuple[LinkFacts, ...] = (),
     ) -> None:
         self._plan = plan
         self._save = save
         self._show = show
         self._together = together
+        self._kept_ns = kept_ns
         self._started_ns = time.perf_counter_ns()
         self._disturbances: list[Disturbance] = []
         self._neighbours: tuple[Neighbour, ...] = ()
@@ -103,7 +105,7 @@ class Session:
         return run
 
     def _measure_groups(self) -> None:
-        end_ns = self._started_ns + self._plan.options.budget_ns
+        end_ns = self._started_ns + self._plan.options.budget_ns - self._kept_ns
         batches = [self._sessions] if self._together else [[session] for session in self._sessions]
         for index, batch in enumerate(batches):
             now_ns = time.perf_counter_ns()

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-N_EMBD = 128
-N_HEAD, N_HEAD_KV, HEAD_SIZE = 2, 2, 64
-N_FF = 384
+N_EMBD = 64
+N_HEAD, N_HEAD_KV, HEAD_SIZE = 1, 1, 64
+N_FF = 64
 CONTEXT_LENGTH = 4096
 _ALIGNMENT = 32
 _VERSION = 3

@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from reports.diagnosis_report import DiagnosisReport, Verified
 
 
+_CEILINGS_NS = 6 * 10**9
+"""Five seconds of measuring and the start of a process."""
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Extras:
     """What a diagnosis may do beside the workload."""
@@ -69,7 +73,14 @@ def diagnose_model(
     _announce(plan, workload, question, quiet=quiet)
     saver = Saver(store if wishes.save else None)
     links = measure_links(plan.groups[0].settings.rpc_servers)
-    run = run_session(plan, machine, _FirstVerdict(saver, quiet=quiet), links=links, quiet=quiet)
+    run = run_session(
+        plan,
+        machine,
+        _FirstVerdict(saver, quiet=quiet),
+        links=links,
+        kept_ns=_ceilings_ns(plan) if extras.ceilings else 0,
+        quiet=quiet,
+    )
     if not run.finished:
         return interrupted(run, saver, destination)
     code = exit_code(run)
@@ -84,6 +95,11 @@ def diagnose_model(
         verified = verify_remedies(run, plan, remedies, extras.verify, machine, quiet=quiet)
     report = diagnosis_of_run(run, verified=verified, explain=extras.explain, defaulted=question.defaulted)
     return conclude(report, gates, destination, quiet=quiet)
+
+
+def _ceilings_ns(plan: Plan) -> int:
+    """Of the budget, what measuring ceilings may take."""
+    return min(_CEILINGS_NS, plan.options.budget_ns // 4)
 
 
 def _one_model(model: str | None, store: RunStore, *, quiet: bool) -> ModelFacts:

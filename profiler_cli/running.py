@@ -172,8 +172,10 @@ def run_session(
     together: bool = False,
     ceilings: tuple[DeviceCeiling, ...] = (),
     links: tuple[LinkFacts, ...] = (),
+    kept_ns: int = 0,
 ) -> Run:
-    """Measure a plan, with progress on standard error."""
+    """Measure a plan, with progress on standard error; `kept_ns` of its budget is left for what comes
+    after."""
     options = plan.options
     progress = Progress(
         sys.stderr,
@@ -193,6 +195,7 @@ def run_session(
         together=together,
         ceilings=ceilings,
         links=links,
+        kept_ns=kept_ns,
     )
     try:
         return session.measure()

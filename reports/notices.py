@@ -190,13 +190,17 @@ def _noise(run: Run, group: GroupResult) -> Iterator[Notice]:
                 prompt_tokens=tuple(loose),
                 text=f"{phase.capitalize()} at {_lengths(loose)} tokens is known to "
                 f"±{units.percent(max(loose.values()))}, not to the wanted ±{units.percent(wanted)}: "
-                "close other programs, or raise --repetitions or --budget."
+                f"close other programs, or raise {_more_time(run)}."
                 + (f" {far_off} of its samples lie far off the others." if far_off else ""),
             )
 
 
+def _more_time(run: Run) -> str:
+    """What to raise: a diagnosis decides on its passes itself."""
+    return "--budget" if run.workload is not None else "--repetitions or --budget"
+
+
 def _few_samples(run: Run, group: GroupResult) -> Iterator[Notice]:
-    del run
     few = [
         cell.prompt_tokens
         for cell in measured.measured_cells(group)
@@ -207,7 +211,7 @@ def _few_samples(run: Run, group: GroupResult) -> Iterator[Notice]:
             code="few-samples",
             prompt_tokens=tuple(few),
             text=f"At {_lengths(few)} tokens fewer than {stats.MIN_COUNTED} passes count, so how far "
-            "to trust the figures is unknown: raise --repetitions or --budget.",
+            f"to trust the figures is unknown: raise {_more_time(run)}.",
         )
 
 

@@ -235,12 +235,18 @@ def _file_name(source: ModelFacts, kind: str, engine: EngineFacts) -> str:
 
 
 def _identity(path: Path) -> bytes:
-    """A digest of size, time and both ends of a file: the header, and some of the weights."""
-    with path.open("rb") as file:
-        status = os.fstat(file.fileno())
-        head = file.read(_IDENTIFYING_BYTES)
-        file.seek(max(0, status.st_size - _IDENTIFYING_BYTES))
-        tail = file.read(_IDENTIFYING_BYTES)
+    """A digest of size, time and both ends of a file: the header, and some of the weights. Raises
+    UnmeasurableError."""
+    try:
+        with path.open("rb") as file:
+            status = os.fstat(file.fileno())
+            head = file.read(_IDENTIFYING_BYTES)
+            file.seek(max(0, status.st_size - _IDENTIFYING_BYTES))
+            tail = file.read(_IDENTIFYING_BYTES)
+    except OSError as error:
+        raise UnmeasurableError(
+            f"{show_path(path)} can not be read: {error.strerror or error}", reason="unreadable"
+        ) from error
     digest = hashlib.sha256(json.dumps([status.st_size, status.st_mtime_ns]).encode())
     digest.update(head)
     digest.update(tail)

@@ -13,7 +13,7 @@ from typing import Any
 from probes.engine import EngineError
 from probes.ggml_devices import Device, devices
 from probes.ggml_library import ggml
-from probes.rpc_protocol import INSTALL, REASON, Version, require_version, rpc_error
+from probes.rpc_protocol import INSTALL, REASON, Version, end_when_silent, require_version, rpc_error
 
 START_SERVER = ctypes.CFUNCTYPE(
     None, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_size_t, ctypes.c_void_p
@@ -42,6 +42,7 @@ def add_servers(servers: Sequence[str]) -> None:
     for server in new:
         require_version(server, own)
         _connections[server] = _add(server, add)
+        end_when_silent(server)
 
 
 def devices_of(server: str) -> tuple[Device, ...]:

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
 import socket
+import stat
 import struct
+from pathlib import Path
 
 from probes.engine import EngineError
 
@@ -21,6 +24,9 @@ INSTALL = "CMAKE_ARGS=-DGGML_RPC=ON pip install --force-reinstall --no-cache-dir
 _HELLO = struct.pack("<BQ24x", 14, 24)
 """The greeting (RPC_CMD_HELLO), its size, and no abilities beyond plain TCP."""
 _LONGEST_ANSWER = 256
+_OPEN_FILES = Path("/dev/fd")
+_KEEP_ALIVE = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 4, "TCP_USER_TIMEOUT": 30_000}
+"""Ask after 10 s of silence, then each 5 s; give up after 4 questions, or 30 s with data on the way (in ms)."""
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 """`struct linger`: on, for no time."""
 
@@ -94,6 +100,43 @@ def require_version(server: str, own: Version | None) -> None:
             f"speaks protocol version {theirs}, this engine build {own}: install the same version of"
             " llama-cpp-python on both machines",
         )
+
+
+def end_when_silent(server: str) -> None:
+    """Have the system break this process's connections to a server whose machine goes without a word (power,
+    cable): the engine itself would wait for it for ever. Does nothing where connections can not be found
+    (Windows)."""
+    host, port = split_address(server)
+    addresses = {found[4][:2] for found in socket.getaddrinfo(host, port, socket.AF_INET, socket.SOCK_STREAM)}
+    for descriptor in _descriptors():
+        connection = _socket_of(descriptor)
+        if connection is None:
+            continue
+        with connection, contextlib.suppress(OSError):  # one that is not connected has no peer
+            if connection.getpeername() in addresses:
+                _watch(connection)
+
+
+def _descriptors() -> list[int]:
+    return [int(entry.name) for entry in _OPEN_FILES.iterdir()] if _OPEN_FILES.exists() else []
+
+
+def _socket_of(descriptor: int) -> socket.socket | None:
+    """A second handle of a socket; None for what is none, or has been closed meanwhile."""
+    try:
+        if stat.S_ISSOCK(os.fstat(descriptor).st_mode):
+            return socket.socket(fileno=os.dup(descriptor))
+    except OSError:
+        pass
+    return None
+
+
+def _watch(connection: socket.socket) -> None:
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _KEEP_ALIVE.items():
+        option = getattr(socket, name, None)  # not every system has each
+        if option is not None:
+            connection.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
 def _connected(server: str, host: str, port: int, timeout_s: float) -> socket.socket:

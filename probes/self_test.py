@@ -33,7 +33,7 @@ from probes.worker_process import WorkerProcess
 LAYERS = 16
 LENGTHS = (48, 160, 288)
 """None, two and four whole chunks before the tail."""
-ROUNDS = 11
+ROUNDS = 25
 _FEWEST_ROUNDS = 5
 _BUDGET_S = 45.0
 _STEPS = 16

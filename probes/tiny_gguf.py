@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 N_EMBD = 64
+"""So narrow that even 32 layers (2 MB) stay in the caches nearest to a core, or close: where one model fitted
+and one of twice its layers did not, memory's speed would be in their ratio."""
 N_HEAD, N_HEAD_KV, HEAD_SIZE = 1, 1, 64
 N_FF = 64
 CONTEXT_LENGTH = 4096

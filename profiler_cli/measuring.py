@@ -62,7 +62,10 @@ def _announce(plan: Plan, *, quiet: bool) -> None:
     settings = plan.groups[0].settings
     passes = plan.options.repetitions
     until = f"{passes} passes" if passes else f"until ±{100 * plan.options.precision:g} %"
-    names = ", ".join(dict.fromkeys(_name(group.model) for group in plan.groups))
+    models = list(dict.fromkeys(_name(group.model) for group in plan.groups))
+    names = ", ".join(models)
+    if len(plan.groups) > len(models):
+        names = f"{len(plan.groups)} settings of {names}"
     note(
         f"Measuring {names}: prompts of {lengths} tokens, {plan.options.output_tokens} output tokens, "
         f"{settings.threads} threads, {until}; at most {duration(plan.options.budget_ns / 1e9)}.",

@@ -11,6 +11,7 @@ from probes.errors import LlmphaseError
 from probes.plan import Plan
 from probes.records import GroupResult, MachineFacts, Run, Workload
 from profiler_cli.console import note
+from profiler_cli.quantizing import Quantizing, quantized
 from profiler_cli.running import check_memory, run_session
 from reports.text import clean
 
@@ -38,7 +39,7 @@ def _verify(run: Run, plan: Plan, remedy: Remedy, machine: MachineFacts, *, quie
     problem: str | None = None
     then: list[float] = []
     try:
-        trial_plan = _trial(plan, remedy)
+        trial_plan = _trial(plan, remedy, quiet=quiet)
         changed, base = trial_plan.groups[0], plan.groups[0]
         both = dataclasses.replace(trial_plan, groups=(changed, base))
         together = not base.settings.rpc_servers and check_memory(both, machine, force=True)[1]
@@ -75,7 +76,7 @@ def _keep_nothing(_run: Run) -> None:
     """A trial is told in the report and saved nowhere."""
 
 
-def _trial(plan: Plan, remedy: Remedy) -> Plan:
+def _trial(plan: Plan, remedy: Remedy, *, quiet: bool) -> Plan:
     """The plan with the remedy's change. The walk is as short as one can be: the request itself is what
     counts."""
     group = plan.groups[0]
@@ -90,8 +91,16 @@ def _trial(plan: Plan, remedy: Remedy) -> Plan:
         budget_ns=round(_TRIAL_BUDGET_SHARE * plan.options.budget_ns),
         cold=workload.start == "cold",
     )
+    model = group.model
+    if remedy.try_with.quantization is not None:
+        wish = Quantizing(types=(remedy.try_with.quantization,), requantize=True)
+        (model,) = quantized([model], wish, settings.threads, quiet=quiet)
     changed = dataclasses.replace(
-        group, settings=settings, workload=workload, prompt=group.prompt if same_prompt else None
+        group,
+        model=model,
+        settings=settings,
+        workload=workload,
+        prompt=group.prompt if same_prompt else None,
     )
     return dataclasses.replace(plan, groups=(changed,), options=options)
 

@@ -9,17 +9,14 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 from probes.records import CellResult, GroupResult, ModelFacts, Origin, Run, Settings
 from reports import measured, stats
 from reports.axes import axes, label
 from reports.bandwidth_line import MOST_NOISE, OFF_SHARE, Line, Reading, find_line, is_sure
+from reports.same_model import differences, is_same_model
 from reports.text import clean
 
-_SAME_PARAMS = 0.01
-"""Share by which the number of weights may differ within one model: small tensors come and go with
-converters."""
 _SIZE = re.compile(r"(.+) - (Small|Medium|Large)")
 _ALIASES = {"IQ3_S mix": "IQ3_M", "all F32": "F32", "Q2_K_M": "Q2_K", "MXFP4 MoE": "MXFP4_MOE"}
 
@@ -61,6 +58,11 @@ class Variant:
     is_behind_source: bool
     """Prefill is slower than the source's, by more than noise and OFF_SHARE."""
 
+    def share(self, type_name: str) -> float:
+        """Of the bytes, what this type has."""
+        total = sum(self.bytes_by_type.values())
+        return self.bytes_by_type.get(type_name, 0) / total if total else 0.0
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
@@ -98,7 +100,7 @@ def quantized_models(run: Run) -> tuple[QuantizedModel, ...]:
     """Each model that the run has in several quantizations."""
     families: list[list[int]] = []
     for index, group in enumerate(run.groups):
-        family = next((one for one in families if _is_same(run.groups[one[0]].model, group.model)), None)
+        family = next((one for one in families if is_same_model(run.groups[one[0]].model, group.model)), None)
         if family is None:
             families.append([index])
         else:
@@ -134,39 +136,12 @@ def bits_per_weight(model: ModelFacts) -> float | None:
 
 # --- which belong together -----------------------------------------------------------------------
 
-_MARKS: tuple[tuple[str, Callable[[ModelFacts], Any]], ...] = (
-    ("architecture", lambda model: clean(model.architecture, limit=30)),
-    ("layers", lambda model: model.n_layers),
-    ("embedding width", lambda model: model.n_embd),
-    ("vocabulary", lambda model: model.n_vocab),
-    ("experts", lambda model: model.n_experts),
-)
-"""What all quantizations of a model share, by name."""
-
-
-def _untied_params(model: ModelFacts) -> int:
-    """Weights with the output layer counted of its own, whether the file has it twice or not."""
-    shared = (model.n_vocab or 0) * (model.n_embd or 0) if model.tied_output else 0
-    return model.n_params + shared
-
-
-def _differences(one: ModelFacts, other: ModelFacts) -> list[str]:
-    found = [f"{name} {of(other)} instead of {of(one)}" for name, of in _MARKS if of(one) != of(other)]
-    ours, theirs = _untied_params(one), _untied_params(other)
-    if not found and abs(ours - theirs) > _SAME_PARAMS * ours:
-        found.append(f"{theirs:,} weights instead of {ours:,}, the output layer counted")
-    return found
-
-
-def _is_same(one: ModelFacts, other: ModelFacts) -> bool:
-    return not _differences(one, other)
-
 
 def _strangers(first: ModelFacts, run: Run, families: Sequence[Sequence[int]]) -> Iterator[str]:
     for family in families:
         other = run.groups[family[0]].model
-        if not _is_same(first, other):
-            yield f"{clean(other.name, limit=60)} is another model: {', '.join(_differences(first, other))}"
+        if not is_same_model(first, other):
+            yield f"{clean(other.name, limit=60)} is another model: {', '.join(differences(first, other))}"
 
 
 def _unlike(groups: Sequence[GroupResult]) -> Iterator[str]:

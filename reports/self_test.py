@@ -57,7 +57,7 @@ def _doubling(rounds: Sequence[SelfTestRound]) -> Statement:
     ratios = [
         statistics.median(each.doubled_decode_ns) / statistics.median(each.decode_ns) for each in rounds
     ]
-    return _statement("layers-double", "decode with twice the layers takes", ratios, (1.85, 2.1), 1.4)
+    return _statement("layers-double", "decode with twice the layers takes", ratios, (1.8, 2.1), 1.4)
 
 
 def _repeating(rounds: Sequence[SelfTestRound]) -> Statement:

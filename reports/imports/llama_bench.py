@@ -35,6 +35,7 @@ _OLD_BACKENDS = {
     "blas": "BLAS",
 }
 """Flags that older versions had in place of `backends`."""
+_FIGURES = ("avg_ns", "avg_ts", "stddev_ns", "stddev_ts")
 _EMPTY = BenchTest(n_prompt=0, n_gen=0, n_depth=0, avg_ts=0.0)
 
 
@@ -86,21 +87,21 @@ def _test(values: Mapping[str, Any], where: str) -> BenchTest:
         raise _bad_row(where, "it has neither prompt nor generated tokens")
     where = f"{where}, {test.name}"
     samples = _samples(row.get("samples_ns"), where)
-    figures = {name: _duration(name, row, where) for name in ("avg_ns", "avg_ts", "stddev_ns", "stddev_ts")}
+    average_ns, average_ts = (_duration(name, row, where) for name in ("avg_ns", "avg_ts"))
     others: dict[str, Any] = {
         name: _field(name, row.get(name), where)
         for name in KINDS
-        if name not in lengths and name not in figures
+        if name not in lengths and name not in _FIGURES
     }
     test = dataclasses.replace(test, **others)
     if samples:
         return with_samples(test, samples)
-    average_ns, average_ts = figures["avg_ns"], figures["avg_ts"]
     if average_ns is None and average_ts is None:
         raise _bad_row(where, "it has no time: neither samples_ns nor avg_ns nor avg_ts")
     tokens = test.n_prompt + test.n_gen
     average_ts = average_ts or tokens * 1e9 / (average_ns or 1.0)
-    return _with_averages(test, average_ns or tokens * 1e9 / average_ts, average_ts, figures["stddev_ts"])
+    average_ns = average_ns or tokens * 1e9 / average_ts
+    return _with_averages(test, average_ns, average_ts, _deviation(row.get("stddev_ts"), where))
 
 
 def _with_averages(
@@ -142,11 +143,18 @@ def _length(name: str, row: Mapping[str, Any], where: str) -> int:
 
 
 def _duration(name: str, row: Mapping[str, Any], where: str) -> float | None:
-    """A time in nanoseconds or a rate, above zero; a deviation from zero up; None where there is none."""
+    """A time in nanoseconds or a rate, above zero; None where there is none."""
     value = row.get(name)
-    if value is None or value == "":
+    return None if value is None or value == "" else _figure(name, value, where)
+
+
+def _deviation(value: object, where: str) -> float | None:
+    """Of the rate, from zero up. None where there is none, and for NaN: the root that llama-bench takes of a
+    difference goes below zero where all repetitions took the same time."""
+    number = _number(value)
+    if value is None or value == "" or (number is not None and math.isnan(number)):
         return None
-    return _figure(name, value, where, may_be_zero=name.startswith("stddev"))
+    return 0.0 if number == 0 else _figure("stddev_ts", value, where)
 
 
 def _samples(value: object, where: str) -> tuple[int, ...]:
@@ -160,12 +168,12 @@ def _samples(value: object, where: str) -> tuple[int, ...]:
     )
 
 
-def _figure(name: str, value: object, where: str, *, may_be_zero: bool = False) -> float:
+def _figure(name: str, value: object, where: str) -> float:
     number = None if isinstance(value, bool) else _number(value)
-    if number is None or not (0 < number <= _LARGEST or (may_be_zero and number == 0)):
+    if number is None or not 0 < number <= _LARGEST:
         raise UsageError(
-            f"{where}: {name} is {_shown(value)}, which is no {'deviation' if may_be_zero else 'duration'}:"
-            " remove the row, or make the file again",
+            f"{where}: {name} is {_shown(value)}, which is neither time nor rate: remove the row, or make the"
+            " file again",
             reason="bad-duration",
         )
     return number

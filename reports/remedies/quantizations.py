@@ -11,6 +11,10 @@ NAMES = {8: "Q8_0", 6: "Q6_K", 5: "Q5_K_M", 4: "Q4_K_M", 3: "Q3_K_M", 2: "Q2_K"}
 _LABEL = re.compile(r"(?:^|[^A-Z0-9])(?:UD-)?(BF16|F16|F32|I?Q(\d))", re.IGNORECASE)
 
 
+TRIED_BYTES = 4 * 2**30
+"""Models up to this size are quantized for a trial: it takes seconds."""
+
+
 def digit_of(label: str | None) -> int:
     """Bits in the label: 16 for F16 and BF16, 4 for `Q4_K - Medium`, `UD-Q4_K_XL`, `IQ4_XS`, `4-bit`; 0 for
     none."""

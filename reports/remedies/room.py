@@ -9,7 +9,7 @@ from reports import units
 from reports.evidence import PlacementOption
 from reports.phases import Estimate
 from reports.remedies.base import Remedy, Situation, Tool, Trial, between, computed
-from reports.remedies.quantizations import BITS_PER_WEIGHT, NAMES, digit_of
+from reports.remedies.quantizations import BITS_PER_WEIGHT, NAMES, TRIED_BYTES, digit_of
 from reports.rules.placement import WORTH
 
 _BASIS = "the measured rates of host and device at this model's own sizes"
@@ -85,6 +85,8 @@ def _smaller_weights(situation: Situation, option: PlacementOption) -> Remedy | 
     ]
     if not fitting:
         return None
+    size = situation.evidence.model_bytes
+    is_small = size is not None and size <= TRIED_BYTES
     name, ratio = NAMES[max(fitting)], BITS_PER_WEIGHT[max(fitting)] / now
     return computed(
         situation,
@@ -99,6 +101,7 @@ def _smaller_weights(situation: Situation, option: PlacementOption) -> Remedy | 
             "lm-studio": f"download the {name} variant, GPU Offload: all",
         },
         cost="quality, most of it below 4 bits",
+        try_with=Trial(settings={"n_gpu_layers": -1}, quantization=name) if is_small else None,
     )
 
 

@@ -9,7 +9,7 @@ from reports import units
 from reports.evidence import Evidence
 from reports.phases import Estimate
 from reports.remedies.base import Remedy, Situation, Tool, Trial, between, computed, untold
-from reports.remedies.quantizations import BITS_PER_WEIGHT, NAMES, digit_of
+from reports.remedies.quantizations import BITS_PER_WEIGHT, NAMES, TRIED_BYTES, digit_of
 from reports.request_costs import RUN_TO_RUN
 from reports.rules.physics import DEVICE_SHARE, GPU_RATIO
 from reports.rules.placement import WORTH
@@ -62,7 +62,12 @@ def _quantization(situation: Situation, digit: int, bits: int, steps: int) -> Re
         basis=f"decode reads {units.percent(ratio)} of the bytes; the prompt, bound by arithmetic, stays",
         how=how,
         cost="quality, most of it below 4 bits; a CPU may unpack the smaller format more slowly",
+        try_with=Trial(quantization=name) if _is_small(situation.evidence) else None,
     )
+
+
+def _is_small(evidence: Evidence) -> bool:
+    return evidence.model_bytes is not None and evidence.model_bytes <= TRIED_BYTES
 
 
 def _decode_with_bytes(situation: Situation, ratio: float) -> Estimate | None:

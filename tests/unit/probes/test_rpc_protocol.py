@@ -6,11 +6,12 @@ import socket
 import struct
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from probes.engine import EngineError
-from probes.rpc_protocol import Version, ask_version, require_version, split_address
+from probes.rpc_protocol import Version, ask_version, end_when_silent, require_version, split_address
 
 GREETING_BYTES = 1 + 8 + 24
 OWN = Version(7, 1, 0)
@@ -102,3 +103,17 @@ def test_a_name_that_nobody_knows() -> None:
 def test_addresses_that_the_engine_does_not_take(address: str) -> None:
     with pytest.raises(EngineError, match="IPv4"):
         split_address(address)
+
+
+@pytest.mark.skipif(not Path("/dev/fd").exists(), reason="this system does not list open connections")
+def test_connections_to_the_server_alone_end_when_its_machine_falls_silent() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_server(("127.0.0.1", 0)) as other:
+        address = server.getsockname()
+        with (
+            socket.create_connection(address) as to_it,
+            socket.create_connection(other.getsockname()) as beside,
+        ):
+            end_when_silent(f"127.0.0.1:{address[1]}")
+            for connection, is_watched in ((to_it, True), (beside, False)):
+                watched = connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+                assert bool(watched) is is_watched

@@ -268,6 +268,16 @@ class TestRejected:
         assert problem.reason == "bad-row"
         assert "row 2" in str(problem)
 
+    @pytest.mark.parametrize("value", ["-nan", "nan"])
+    def test_a_root_of_less_than_nothing_is_no_reason(self, value: str) -> None:
+        text = lines(row(samples_ns=[10**9] * 3)) + lines(row(n_prompt=7))
+        first, second = parse_llama_bench(text.replace('"stddev_ts": 1.0', f'"stddev_ts": {value}')).tests
+        assert first.stddev_ts == 0.0
+        assert second.stddev_ts is None
+
+    def test_a_deviation_beyond_64_bits_is_not_looked_at(self) -> None:
+        assert only(lines(row(stddev_ns=2**63))).stddev_ns == 10**7
+
     def test_a_negative_deviation(self) -> None:
         assert refusal(lines(row(stddev_ts=-1))).reason == "bad-duration"
 

@@ -25,7 +25,7 @@ class Trial:
     settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     workload: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     quantization: str | None = None
-    """The model in this quantization, made for the trial: its speed is true, its answers are not looked at."""
+    """The model in this quantization, made for the trial: its speed is true, its answers are not."""
 
     def apply(self, settings: Settings, workload: Workload) -> tuple[Settings, Workload]:
         """Both with the change made."""

@@ -79,7 +79,13 @@ def test_a_smaller_quantization_saves_decode_alone() -> None:
     assert first.saved_s == pytest.approx(decode * 0.1836 * 0.75, rel=0.02)
     assert first.predicted_wait_s is not None
     assert first.low_s == pytest.approx(first.predicted_wait_s - decode * 0.1836 * 0.25, rel=0.02)
-    assert first.try_with is None
+    assert first.try_with == Trial(quantization="Q3_K_M")
+
+
+def test_a_large_model_is_not_quantized_for_a_trial() -> None:
+    large = sample.group(model=sample.model(model_bytes=5 * 2**30))
+    found = {one.code: one for one in remedies(run_evidence(sample.run(large), workload=sample.workload(16, 200)))}
+    assert found["quantization-down-1"].try_with is None
 
 
 def test_keeping_the_model_loaded_saves_the_load() -> None:

@@ -32,8 +32,11 @@ _MAX_TENSORS = 65_536
 _MAX_TENSOR_NAME_BYTES = 63
 _MAX_DIMENSIONS = 4
 _MAX_ELEMENTS = (1 << 63) - 1
-_MAX_STRINGS = 16 << 20
+_MAX_STRINGS = 4 << 20
+"""In all arrays together. Each costs time: the largest vocabularies and their merges have under a million."""
 _MAX_ALIGNMENT = 1 << 20
+_MAX_KEPT_BYTES = 16 << 20
+"""Of keys, names, text and numbers that are kept: in memory they take several times as much."""
 _KEPT_TEXT_BYTES = 1024
 _KEPT_ARRAY_LENGTH = 1024
 """Enough for one number a layer: llama.cpp allows 512 layers."""
@@ -164,6 +167,8 @@ class _Reader:
         self._status = status
         self._size = status.st_size
         self._position = 0
+        self._kept_bytes = 0
+        self._n_strings = 0
 
     def header(self) -> Header:
         self._check_magic()
@@ -222,7 +227,7 @@ class _Reader:
     def _value(self, type_number: int, key: str) -> Value:
         if type_number == _STRING_TYPE:
             length = self._number(_U64)
-            text = self._take(min(length, _KEPT_TEXT_BYTES)).decode("utf-8", "replace")
+            text = self._keep(min(length, _KEPT_TEXT_BYTES)).decode("utf-8", "replace")
             self._skip(max(0, length - _KEPT_TEXT_BYTES))
             return text
         value: bool | int | float = self._scalar(type_number, key).unpack(
@@ -233,7 +238,8 @@ class _Reader:
     def _array(self, key: str) -> tuple[int, Value | None]:
         type_number = self._number(_U32)
         if type_number == _STRING_TYPE:
-            count = self._count(_U64, _MAX_STRINGS, _U64.size, "strings in an array")
+            count = self._count(_U64, _MAX_STRINGS - self._n_strings, _U64.size, "strings in an array")
+            self._n_strings += count
             self._skip_strings(count)
             return count, None
         scalar = self._scalar(type_number, key)
@@ -241,7 +247,7 @@ class _Reader:
         if count > _KEPT_ARRAY_LENGTH:
             self._skip(count * scalar.size)
             return count, None
-        return count, tuple(item[0] for item in scalar.iter_unpack(self._take(count * scalar.size)))
+        return count, tuple(item[0] for item in scalar.iter_unpack(self._keep(count * scalar.size)))
 
     def _tensors(self, count: int) -> tuple[TensorInfo, ...]:
         tensors: dict[str, TensorInfo] = {}
@@ -305,6 +311,13 @@ class _Reader:
             self._cut()
         return data
 
+    def _keep(self, n_bytes: int) -> bytes:
+        """As `_take`, of what stays in memory."""
+        self._kept_bytes += n_bytes
+        if self._kept_bytes > _MAX_KEPT_BYTES:
+            self._corrupt(f"its keys and values are larger than {_MAX_KEPT_BYTES >> 20} MiB")
+        return self._take(n_bytes)
+
     def _skip(self, n_bytes: int) -> None:
         self._require(n_bytes)
         self._position += n_bytes
@@ -339,7 +352,7 @@ class _Reader:
         length = self._number(_U64)
         if not 0 < length <= limit:
             self._corrupt(f"{what} has {length:,} bytes")
-        return self._take(length).decode("utf-8", "replace")
+        return self._keep(length).decode("utf-8", "replace")
 
     def _skip_strings(self, count: int) -> None:
         """Pass over strings chunk by chunk: vocabularies hold hundreds of thousands."""

@@ -25,8 +25,14 @@ _HELLO = struct.pack("<BQ24x", 14, 24)
 """The greeting (RPC_CMD_HELLO), its size, and no abilities beyond plain TCP."""
 _LONGEST_ANSWER = 256
 _OPEN_FILES = Path("/dev/fd")
-_KEEP_ALIVE = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 4, "TCP_USER_TIMEOUT": 30_000}
-"""Ask after 10 s of silence, then each 5 s; give up after 4 questions, or 30 s with data on the way (in ms)."""
+_KEEP_ALIVE = {
+    "TCP_KEEPIDLE": 10,
+    "TCP_KEEPALIVE": 10,  # macOS's name for it
+    "TCP_KEEPINTVL": 5,
+    "TCP_KEEPCNT": 4,
+    "TCP_USER_TIMEOUT": 30_000,
+}
+"""Ask after 10 s of silence, then each 5 s; give up after 4 questions, or 30 s with data on the way."""
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 """`struct linger`: on, for no time."""
 

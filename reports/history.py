@@ -90,7 +90,7 @@ def digest(run: Run) -> list[dict[str, Any]]:
             "name": clean(group.model.name, limit=60),
             "quantization": clean(group.model.quantization, limit=30),
             "path": group.model.path,
-            "settings": _settings(group),
+            "settings": _settings(run, group),
             "machine": _machine(run),
             "engine": _engine(run),
             "cells": cells,
@@ -125,8 +125,9 @@ def _level(samples: Sequence[tuple[int, float]]) -> float | None:
     return statistics.median(counted) if counted else None
 
 
-def _settings(group: GroupResult) -> str:
-    """What must be alike for figures to be comparable, in words."""
+def _settings(run: Run, group: GroupResult) -> str:
+    """What must be alike for figures to be comparable, in words; rarer settings only where they are not as
+    usual."""
     asked, actual = group.settings, group.resolved or group.settings
     threads = f"{actual.threads} threads"
     if actual.threads_batch != actual.threads:
@@ -139,7 +140,12 @@ def _settings(group: GroupResult) -> str:
     ]
     attention = group.resolved.flash_attn if group.resolved else None
     parts += [f"flash attention {attention or units.UNKNOWN}"]
-    return ", ".join([*parts, *([] if asked.repack else ["no repacking"])])
+    parts += [
+        f"{field.name} {clean(str(getattr(asked, field.name)), limit=80)}"
+        for field in dataclasses.fields(asked)
+        if field.default is not dataclasses.MISSING and getattr(asked, field.name) != field.default
+    ]
+    return ", ".join([*parts, *(["random tokens"] if run.options.tokens == "random" else [])])
 
 
 def _machine(run: Run) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import statistics
 from collections.abc import Sequence
 
 from probes.records import SelfTestRound
@@ -53,11 +52,10 @@ def judge(rounds: Sequence[SelfTestRound]) -> tuple[Statement, ...]:
 
 
 def _doubling(rounds: Sequence[SelfTestRound]) -> Statement:
-    """Beside the layers a step has a small fixed part, so the ratio may stay a little below 2."""
-    ratios = [
-        statistics.median(each.doubled_decode_ns) / statistics.median(each.decode_ns) for each in rounds
-    ]
-    return _statement("layers-double", "decode with twice the layers takes", ratios, (1.8, 2.1), 1.4)
+    """A step has a small fixed part beside the layers, so the ratio may stay below 2; a cache that holds only
+    the smaller model lifts it. The fastest step of a round counts: a longer one is interrupted more often."""
+    ratios = [min(each.doubled_decode_ns) / min(each.decode_ns) for each in rounds]
+    return _statement("layers-double", "decode with twice the layers takes", ratios, (1.8, 2.2), 1.4)
 
 
 def _repeating(rounds: Sequence[SelfTestRound]) -> Statement:

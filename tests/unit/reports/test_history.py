@@ -92,6 +92,13 @@ def test_other_models_machines_and_settings_are_left_out() -> None:
     )
 
 
+def test_rare_settings_part_runs_too() -> None:
+    unusual = run(0, settings=sample.settings(repack=False))
+    found = history(unusual, run(1), run(2))
+    assert len(found.points) == 2
+    assert "repack False" in history(unusual).settings
+
+
 @pytest.mark.parametrize(
     "name",
     ["other", "Other Q4_1", "other.gguf", "/models/other.gguf"],

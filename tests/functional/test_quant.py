@@ -1,4 +1,4 @@
-"""`llmphase profile --quant`: files made by the real quantizer, measured on the scripted engine or the real."""
+"""`llmphase profile --quant`: files made by the real quantizer, most of them timed on the scripted engine."""
 
 from __future__ import annotations
 

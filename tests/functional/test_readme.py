@@ -99,5 +99,6 @@ def test_every_code_of_a_diagnosis_has_its_line() -> None:
         path.read_text(encoding="utf-8") for path in (ROOT / "reports" / "remedies").glob("*.py")
     )
     codes = set(re.findall(r'code="([a-z-]+)"', sources)) | {"quantization-down-1", "quantization-down-2"}
+    codes |= {"room-by-context", "room-by-cache", "room-by-experts"}
     assert codes
     assert sorted(code for code in codes if f"`{code}`" not in text) == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from probes.messages import BesideDone, Loaded, PassDone
+from probes.messages import BesideDone, Loaded, PassDone, ProtocolError
 from probes.plan import PlannedGroup
 from probes.records import (
     CellResult,
@@ -20,6 +20,7 @@ from probes.records import (
 )
 
 NOT_REACHED = "budget: the time was used up before this length; give a larger --budget or fewer lengths"
+_NOT_LOADED = "budget: the time was used up before this model was loaded"
 
 
 @dataclasses.dataclass(slots=True)
@@ -30,19 +31,27 @@ class _Cell:
 
 
 class GroupRecord:
-    """Collects samples, facts and failures of one group into a GroupResult."""
+    """Collects samples, facts and failures of one group into a GroupResult.
 
-    def __init__(self, group: PlannedGroup, options: Options) -> None:
+    `earlier` is what an earlier session has measured of it: that is kept, and what it left open or failed
+    is open again.
+    """
+
+    def __init__(self, group: PlannedGroup, options: Options, earlier: GroupResult | None = None) -> None:
         self.settings: Settings = group.settings
         self._options = options
         self._cells = {length: _Cell() for length in options.prompt_tokens}
         self._loads: list[LoadSample] = []
+        self._open: list[int] = []
+        """Lengths of the running pass that it has not come to yet, in its order."""
+        self._of_pass: list[list[tuple[int, int]]] = []
+        """Of each pass of this session, where its samples are: length, and index among its samples."""
         self._result = GroupResult(
             model=group.model,
             settings=group.settings,
             resolved=None,
             status="skipped",
-            reason="budget: the time was used up before this model was loaded",
+            reason=_NOT_LOADED,
             loads=(),
             cells=(),
             passes=(),
@@ -52,6 +61,19 @@ class GroupRecord:
             engine_warnings=(),
             peak_memory_bytes=None,
             device_memory=(),
+        )
+        if earlier is not None:
+            self._take_over(earlier)
+
+    def _take_over(self, earlier: GroupResult) -> None:
+        self.settings = earlier.settings
+        self._loads = list(earlier.loads)
+        for cell in earlier.cells:
+            if cell.prompt_tokens in self._cells:
+                self._cells[cell.prompt_tokens].samples = list(cell.samples)
+        is_loaded = earlier.status == "ok"
+        self._result = dataclasses.replace(
+            earlier, status="ok" if is_loaded else "skipped", reason=None if is_loaded else _NOT_LOADED
         )
 
     # What is known
@@ -68,8 +90,23 @@ class GroupRecord:
 
     @property
     def passes(self) -> tuple[PassSample, ...]:
-        """Passes since the last start of the measuring worker."""
+        """All passes that came to their end."""
         return self._result.passes
+
+    @property
+    def loads_done(self) -> int:
+        """Loads so far, whatever process made them."""
+        return len(self._loads)
+
+    @property
+    def has_beside(self) -> bool:
+        """Whether what stands beside the phases is measured."""
+        return bool(self._result.sampling)
+
+    @property
+    def lengths_under_way(self) -> tuple[int, ...]:
+        """Lengths that the running pass still owes."""
+        return tuple(self._open)
 
     @property
     def longest_load_ns(self) -> int:
@@ -123,14 +160,32 @@ class GroupRecord:
             engine_warnings=tuple(dict.fromkeys(self._result.engine_warnings + loaded.engine_warnings)),
         )
 
+    def begin_pass(self, lengths: tuple[int, ...]) -> int:
+        """A pass begins; its number in this session."""
+        self._open = list(lengths)
+        self._of_pass.append([])
+        return len(self._of_pass) - 1
+
     def take_cell(self, length: int, sample: CellSample) -> bool:
-        """One pass over one cell; whether it is the cell's first."""
+        """One pass over one cell; whether it is the cell's first. Raises ProtocolError for a length that the
+        pass does not owe."""
+        if length not in self._open:
+            raise ProtocolError(f"a sample of {length:,} tokens came unasked for", reason="protocol")
+        self._open.remove(length)
         cell = self._cells[length]
+        self._of_pass[-1].append((length, len(cell.samples)))
         cell.samples.append(sample)
         return len(cell.samples) == 1
 
+    def label(self, number: int, disturbed: tuple[str, ...]) -> None:
+        """Say of all samples of a pass of this session what disturbed it."""
+        for length, index in self._of_pass[number]:
+            samples = self._cells[length].samples
+            samples[index] = dataclasses.replace(samples[index], disturbed=disturbed)
+
     def take_pass(self, done: PassDone) -> None:
         """A pass is over."""
+        self._open = []
         self._change(
             passes=(*self._result.passes, done.sample),
             peak_memory_bytes=done.peak_memory_bytes,
@@ -148,25 +203,24 @@ class GroupRecord:
     # What goes wrong
 
     def fail(self, reason: str) -> None:
-        """The load failed: nothing of this group can be measured."""
-        self._change(status="failed", reason=reason)
+        """A load failed: what is not measured yet can not be."""
+        if not self.is_loaded:
+            self._change(status="failed", reason=reason)
         for length in self.unmeasured_lengths:
             self._fail_cell(length, reason)
 
     def fail_current_cell(self, reason: str) -> None:
-        """A pass failed: the cell it was in is the first without a sample of this pass. A cell that earlier
-        passes have measured keeps them, and the failure is told beside."""
-        pass_index = len(self._result.passes)
-        for length in self.open_lengths:
-            samples = self._cells[length].samples
-            if samples and samples[-1].pass_index >= pass_index:
-                continue
-            where = f"while measuring {length:,} prompt tokens"
-            if samples:
-                self.warn(f"pass {pass_index + 1}, {where}: {reason}")
-            else:
-                self._fail_cell(length, f"{reason} ({where})")
+        """A pass failed in the first length that it still owed. A cell that earlier passes have measured keeps
+        them, and the failure is told beside."""
+        if not self._open:
+            self.warn(reason)
             return
+        length, self._open = self._open[0], []
+        where = f"while measuring {length:,} prompt tokens"
+        if self._cells[length].samples:
+            self.warn(f"a later pass, {where}: {reason}")
+        else:
+            self._fail_cell(length, f"{reason} ({where})")
 
     def warn(self, text: str) -> None:
         """Something a reader should know beside the engine's own warnings."""
@@ -177,14 +231,12 @@ class GroupRecord:
         for length in self.unmeasured_lengths:
             self._cells[length].reason = reason
 
-    def restart(self) -> None:
-        """The measuring worker begins again: its passes are counted anew, samples stay."""
-        self._change(passes=())
-
     def forget(self) -> None:
         """Begin again from nothing, keeping only warnings."""
         self._loads.clear()
         self._cells = {length: _Cell() for length in self._options.prompt_tokens}
+        self._open = []
+        self._of_pass = []
         self._change(passes=(), status="skipped", resolved=None)
 
     def _fail_cell(self, length: int, reason: str) -> None:

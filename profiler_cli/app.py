@@ -10,8 +10,8 @@ import typer
 from probes.errors import EXIT_DONE
 from profiler_cli import __version__
 from profiler_cli.commands.compare import compare
-from profiler_cli.commands.diagnose import diagnose
 from profiler_cli.commands.devices import devices
+from profiler_cli.commands.diagnose import diagnose
 from profiler_cli.commands.doctor import doctor
 from profiler_cli.commands.history import history
 from profiler_cli.commands.models import models

@@ -17,7 +17,7 @@ from profiler_cli.loading import load_comparable
 from profiler_cli.options import COMPARISON_FORMATS, parse_choice, parse_share
 from profiler_cli.output import Destination, deliver
 from profiler_cli.streams import show
-from reports.comparable import PHASES, Comparable, ComparedPhase
+from reports.comparable import PHASES, Comparable, ComparedPhase, with_repetitions
 from reports.comparison import DEFAULT_PHASES, SAME_WITHIN, compare
 from reports.comparison_gate import Gate
 from reports.comparison_report import ComparisonReport, build_comparison_report
@@ -27,6 +27,7 @@ from reports.formats import TerminalStyle
 if TYPE_CHECKING:
     from probes.records import Run
 
+_MAX_REPETITIONS = 1000
 SUMMARY_VARIABLE = "GITHUB_STEP_SUMMARY"
 
 
@@ -37,6 +38,8 @@ class Comparing:
     phases: tuple[ComparedPhase, ...]
     same_within: float
     gate: Gate
+    repetitions: int | None
+    """Of files that do not say."""
     anyway: bool
     summary: Path | None
     """Where GitHub wants the job's summary."""
@@ -50,9 +53,23 @@ class Comparing:
             phases=DEFAULT_PHASES if given.phase is None else _phases(given.phase),
             same_within=within,
             gate=Gate(fail_over=limit, noise_is_failure=given.noise_is_failure),
+            repetitions=_repetitions(given.assume_repetitions),
             anyway=given.anyway,
             summary=_summary_file() if given.github else None,
         )
+
+    def load(self, name: str, store: RunStore) -> Comparable:
+        """The file of that name, with the repetitions that it does not tell. Raises LlmphaseError."""
+        loaded = load_comparable(name, store)
+        return loaded if self.repetitions is None else with_repetitions(loaded, self.repetitions)
+
+
+def _repetitions(number: int | None) -> int | None:
+    if number is not None and not 2 <= number <= _MAX_REPETITIONS:
+        raise UsageError(
+            f"--assume-repetitions: {number} is not between 2 and {_MAX_REPETITIONS:,}", reason="range"
+        )
+    return number
 
 
 def _phases(text: str) -> tuple[ComparedPhase, ...]:
@@ -82,7 +99,7 @@ def compare_files(
         )
     destination = Destination.choose(form, output, COMPARISON_FORMATS)
     store = RunStore()
-    base, *others = (load_comparable(name, store) for name in names)
+    base, *others = (comparing.load(name, store) for name in names)
     report = _report(base, others, comparing)
     deliver(
         lambda chosen, style: RENDERERS[chosen].render(report, style),
@@ -111,7 +128,8 @@ class Baseline:
                     f"--{option} needs --baseline: name the file to compare with", reason="baseline"
                 )
             return None
-        return cls(file=load_comparable(name, RunStore()), comparing=given.read())
+        comparing = given.read()
+        return cls(file=comparing.load(name, RunStore()), comparing=comparing)
 
     def compare_with(self, run: Run, destination: Destination, *, quiet: bool) -> int:
         """Compare a run just measured; the exit code. The comparison follows the report where a person reads

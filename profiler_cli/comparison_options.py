@@ -45,6 +45,14 @@ class ComparisonOptions:
         str | None,
         _option("--same-within", metavar="SHARE", help="The change that still counts as the same: 5%."),
     ] = None
+    assume_repetitions: Annotated[
+        int | None,
+        _option(
+            "--assume-repetitions",
+            metavar="N",
+            help="How many, where a file does not say: llama-bench's csv, sql and md. Its default is 5.",
+        ),
+    ] = None
     anyway: Annotated[bool, _flag("--anyway", "Compare what is not like for like.")] = False
     fail_over: Annotated[
         str | None,

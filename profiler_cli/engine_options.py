@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.models import OptionInfo
 
 from profiler_cli import options
 from profiler_cli.shared_options import shares
@@ -13,6 +15,7 @@ from profiler_cli.shared_options import shares
 if TYPE_CHECKING:
     from probes.plan import Asked
 
+_LIST, _STEPS_HELP = "LIST", "numbers, all, auto, 0-all*5 (5 steps)"
 _ENGINE, _PLACEMENT = "Engine settings", "Placement on devices"
 
 
@@ -34,36 +37,36 @@ class EngineOptions:
 
     threads: Annotated[
         str | None,
-        _option("--threads", "-t", metavar="LIST", help="Threads for decode. Default: usable cores."),
+        _option("--threads", "-t", metavar=_LIST, help="Threads for decode. Default: usable cores."),
     ] = None
     threads_batch: Annotated[
         str | None,
-        _option("--threads-batch", "-tb", metavar="LIST", help="Threads for prefill. Default: as --threads."),
+        _option("--threads-batch", "-tb", metavar=_LIST, help="Threads for prefill. Default: as --threads."),
     ] = None
     batch: Annotated[
         str | None,
-        _option("--batch", "-b", "--batch-size", metavar="LIST", help="Tokens in a batch. Default: 2048."),
+        _option("--batch", "-b", "--batch-size", metavar=_LIST, help="Tokens in a batch. Default: 2048."),
     ] = None
     ubatch: Annotated[
         str | None,
         _option(
-            "--ubatch", "-ub", "--ubatch-size", metavar="LIST", help="Tokens in a micro-batch. Default: 512."
+            "--ubatch", "-ub", "--ubatch-size", metavar=_LIST, help="Tokens in a micro-batch. Default: 512."
         ),
     ] = None
     flash_attn: Annotated[
         str | None,
-        _option("--flash-attn", "-fa", metavar="LIST", help="on, off or auto. Default: auto."),
+        _option("--flash-attn", "-fa", metavar=_LIST, help="on, off or auto. Default: auto."),
     ] = None
     type_k: Annotated[
         str | None,
         _option(
-            "--type-k", "-ctk", "--cache-type-k", metavar="LIST", help="Type of the K cache. Default: f16."
+            "--type-k", "-ctk", "--cache-type-k", metavar=_LIST, help="Type of the K cache. Default: f16."
         ),
     ] = None
     type_v: Annotated[
         str | None,
         _option(
-            "--type-v", "-ctv", "--cache-type-v", metavar="LIST", help="Type of the V cache. Default: f16."
+            "--type-v", "-ctv", "--cache-type-v", metavar=_LIST, help="Type of the V cache. Default: f16."
         ),
     ] = None
     ctx: Annotated[
@@ -72,7 +75,7 @@ class EngineOptions:
     ] = None
     load_mode: Annotated[
         str | None,
-        _option("--load-mode", metavar="LIST", help=f"{', '.join(options.LOAD_MODES)}. Default: auto."),
+        _option("--load-mode", metavar=_LIST, help=f"{', '.join(options.LOAD_MODES)}. Default: auto."),
     ] = None
     repack: Annotated[
         bool | None,
@@ -91,8 +94,8 @@ class EngineOptions:
             "-ngl",
             "--n-gpu-layers",
             panel=_PLACEMENT,
-            metavar="LIST",
-            help="Layers on devices: numbers, all, auto, 0-all*5 (5 steps). Default: auto.",
+            metavar=_LIST,
+            help=f"Layers on devices: {_STEPS_HELP}. Default: auto.",
         ),
     ] = None
     rpc: Annotated[
@@ -110,7 +113,7 @@ class EngineOptions:
             "--device",
             "-dev",
             panel=_PLACEMENT,
-            metavar="LIST",
+            metavar=_LIST,
             help="Devices to use, such as CUDA0/CUDA1 or none. `llmphase devices` lists them.",
         ),
     ] = None
@@ -120,7 +123,7 @@ class EngineOptions:
             "--split-mode",
             "-sm",
             panel=_PLACEMENT,
-            metavar="LIST",
+            metavar=_LIST,
             help="How devices share a model: none, layer, row, tensor. Default: layer.",
         ),
     ] = None
@@ -130,7 +133,7 @@ class EngineOptions:
             "--tensor-split",
             "-ts",
             panel=_PLACEMENT,
-            metavar="LIST",
+            metavar=_LIST,
             help="Share of each device, such as 3/1. Default: by free memory.",
         ),
     ] = None
@@ -140,7 +143,7 @@ class EngineOptions:
             "--main-gpu",
             "-mg",
             panel=_PLACEMENT,
-            metavar="LIST",
+            metavar=_LIST,
             help="The device that holds everything with --split-mode none. Default: 0.",
         ),
     ] = None
@@ -149,7 +152,7 @@ class EngineOptions:
         _option(
             "--kv-offload",
             panel=_PLACEMENT,
-            metavar="LIST",
+            metavar=_LIST,
             help="on: the KV cache lies beside its layers; off: on the host. Default: on.",
         ),
     ] = None
@@ -158,7 +161,7 @@ class EngineOptions:
         _option(
             "--op-offload",
             panel=_PLACEMENT,
-            metavar="LIST",
+            metavar=_LIST,
             help="on: large batches of host layers are multiplied on the device. Default: on.",
         ),
     ] = None
@@ -168,7 +171,7 @@ class EngineOptions:
             "--n-cpu-moe",
             "-ncmoe",
             panel=_PLACEMENT,
-            metavar="LIST",
+            metavar=_LIST,
             help="Keep the experts of the first N layers on the host. Default: 0.",
         ),
     ] = None
@@ -178,7 +181,7 @@ class EngineOptions:
             "--override-tensor",
             "-ot",
             panel=_PLACEMENT,
-            metavar="LIST",
+            metavar=_LIST,
             help="PATTERN=BUFFER: put tensors whose names match there; / joins several.",
         ),
     ] = None
@@ -212,8 +215,19 @@ class EngineOptions:
         )
 
 
-with_engine_options = shares("engine", EngineOptions)
-"""For a command with a parameter `engine`."""
+def _single(option: OptionInfo) -> OptionInfo:
+    if option.metavar != _LIST:
+        return option
+    shown = copy.copy(option)
+    shown.metavar = "VALUE"
+    shown.help = (option.help or "").replace(_STEPS_HELP, "a number, all or auto")
+    return shown
+
+
+with_engine_axes = shares("engine", EngineOptions)
+"""For a command with a parameter `engine` that measures every combination."""
+with_engine_options = shares("engine", EngineOptions, _single)
+"""For one that takes a single value of each."""
 
 
 def _numbers(text: str | None, option: str) -> tuple[int, ...] | None:

@@ -41,7 +41,7 @@ def parse_lengths(text: str, option: str = "--prompt-tokens") -> tuple[int, ...]
             lengths.extend(_range(part, match, option))
         else:
             raise UsageError(
-                f"{option}: {_shown(part)} is no token count; give numbers and ranges such as "
+                f"{option}: {_shown(part)} is no number; give numbers and ranges such as "
                 "0,128,512-8192*2 or 0-4096+512",
                 reason="lengths",
             )

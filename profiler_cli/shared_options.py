@@ -6,22 +6,30 @@ import dataclasses
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any, get_type_hints
+from typing import Annotated, Any, get_args, get_type_hints
+
+from typer.models import OptionInfo
 
 Command = Callable[..., None]
 
 
-def shares(parameter: str, record: type) -> Callable[[Command], Command]:
+def shares(
+    parameter: str, record: type, shown_as: Callable[[OptionInfo], OptionInfo] = lambda option: option
+) -> Callable[[Command], Command]:
     """The command with every field of `record`, a dataclass of annotated options, as an option of its own, in
     the place of its parameter `parameter`.
 
-    The parser reads options from a signature; so two commands can share them without repeating them.
+    `shown_as` may reword options for this command: it returns another OptionInfo. The parser reads options
+    from a signature; so two commands can share them without repeating them.
     """
     fields = dataclasses.fields(record)
     hints = get_type_hints(record, include_extras=True)
     shared = [
         inspect.Parameter(
-            field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=hints[field.name]
+            field.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=field.default,
+            annotation=_shown(hints[field.name], shown_as),
         )
         for field in fields
     ]
@@ -45,3 +53,8 @@ def shares(parameter: str, record: type) -> Callable[[Command], Command]:
         return wrapped
 
     return decorate
+
+
+def _shown(hint: Any, shown_as: Callable[[OptionInfo], OptionInfo]) -> Any:
+    kind, option = get_args(hint)
+    return Annotated[kind, shown_as(option)]

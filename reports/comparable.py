@@ -84,6 +84,8 @@ class Comparable:
     cells: tuple[ComparableCell, ...]
     notes: tuple[str, ...] = ()
     """What to know before trusting it: drift, a busy machine, what was left out."""
+    is_disturbed: bool = False
+    """Drift, or something else on the machine, is in the figures."""
 
 
 def known_texts(facts: Mapping[str, object]) -> dict[str, str]:
@@ -114,3 +116,19 @@ def checked_seconds(value: object, *, field: str, where: str, may_be_zero: bool 
             reason="bad-duration",
         )
     return number
+
+
+def with_repetitions(file: Comparable, n: int) -> Comparable:
+    """The file with `n` repetitions behind each summary that does not say how many, and a note that they are
+    assumed."""
+    cells = tuple(_with_repetitions(cell, n) for cell in file.cells)
+    if cells == file.cells:
+        return file
+    note = f"It does not say how many repetitions it has: {n} are assumed, as asked."
+    return dataclasses.replace(file, cells=cells, notes=(*file.notes, note))
+
+
+def _with_repetitions(cell: ComparableCell, n: int) -> ComparableCell:
+    if cell.summary is None or cell.summary.n is not None:
+        return cell
+    return dataclasses.replace(cell, summary=dataclasses.replace(cell.summary, n=n))

@@ -23,7 +23,7 @@ from reports.comparable import (
     checked_seconds,
     known_texts,
 )
-from reports.comparable_runs import MODEL_FACTS, SETTINGS, TELLING
+from reports.comparable_runs import DISTURBING, MODEL_FACTS, SETTINGS, TELLING
 from reports.rows import ROWS_SCHEMA_VERSION
 from reports.text import clean
 
@@ -126,6 +126,7 @@ def _of_records(records: Sequence[Record], columns: Sequence[str], label: str, *
         for number, record in enumerate(records, start=1)
         if record.get("phase") in PHASES
     ]
+    told = sorted(_warnings(records) & TELLING)
     first = records[0]
     return Comparable(
         label=label,
@@ -136,14 +137,14 @@ def _of_records(records: Sequence[Record], columns: Sequence[str], label: str, *
             {"version": first.get("engine_version"), "llmphase": first.get("llmphase_version")}
         ),
         cells=tuple(cells),
-        notes=_record_notes(records),
+        notes=(f"It was exported with warnings: {', '.join(told)}.",) if told else (),
+        is_disturbed=not DISTURBING.isdisjoint(told),
     )
 
 
-def _record_notes(records: Sequence[Record]) -> tuple[str, ...]:
-    codes = {code for record in records for code in str(record.get("warnings") or "").split(";")}
-    told = sorted(codes & TELLING)
-    return (f"It was exported with warnings: {', '.join(told)}.",) if told else ()
+def _warnings(records: Sequence[Record]) -> frozenset[str]:
+    """Codes of all rows."""
+    return frozenset(code for record in records for code in str(record.get("warnings") or "").split(";"))
 
 
 def _text(value: object) -> str | None:

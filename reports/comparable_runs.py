@@ -10,12 +10,9 @@ from reports import measured, stats
 from reports.comparable import Comparable, ComparableCell, known_texts
 from reports.notices import notices
 
-TELLING = frozenset(
-    {
-        *("unfinished", "drift", "foreign-cpu", "steal", "throttled", "swap-in", "memory-low"),
-        "threads-over-cores",
-    }
-)
+DISTURBING = frozenset({"drift", "foreign-cpu", "steal", "throttled", "swap-in"})
+"""Notices that say the figures hold more than the program's own speed."""
+TELLING = DISTURBING | {"unfinished", "memory-low", "threads-over-cores"}
 """Notices that bear on whether two runs may be compared. Noise is what a comparison itself measures."""
 MODEL_FACTS = ("architecture", "quantization", "model_bytes", "n_params")
 SETTINGS = tuple(field.name for field in dataclasses.fields(Settings))
@@ -28,6 +25,7 @@ def of_run(run: Run, label: str | None = None) -> Comparable:
     """Every load group's loads and cells, with the facts that must be alike for a fair comparison."""
     machine = run.machine
     engine = run.engine
+    telling = [notice for notice in notices(run) if notice.code in TELLING]
     return Comparable(
         label=label or run.run_id,
         source="run",
@@ -48,7 +46,8 @@ def of_run(run: Run, label: str | None = None) -> Comparable:
             }
         ),
         cells=tuple(cell for group in run.groups for cell in _group_cells(run, group)),
-        notes=tuple(notice.text for notice in notices(run) if notice.code in TELLING),
+        notes=tuple(notice.text for notice in telling),
+        is_disturbed=any(notice.code in DISTURBING for notice in telling),
     )
 
 

@@ -235,7 +235,7 @@ def _unknown_noise(pair: Pair) -> str:
     for cell in (pair.base, pair.new):
         n = _count(cell)
         if n is None:
-            return "a file does not say how many repetitions it has"
+            return "a file does not say how many repetitions it has (--assume-repetitions)"
         if n < 2:
             return "one repetition does not show how much it varies"
     return "a file does not say how much its samples vary"

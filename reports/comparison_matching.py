@@ -14,6 +14,7 @@ from reports.text import clean
 Kind = Literal["machine", "engine", "model", "setting"]
 _SOFT = frozenset({"os", "llmphase", "n_ctx", "tokens"})
 """Told where they differ, and no reason to refuse: their effect on speed is small, or none."""
+_BATCHES = frozenset({"n_batch", "n_ubatch"})
 _LENGTHS = ("prompt_tokens", "depth_tokens", "cache_state")
 _MAX_SHOWN = 4
 
@@ -84,10 +85,13 @@ def match(base: Comparable, new: Comparable, phases: Sequence[ComparedPhase]) ->
             )
     divergences = [*_facts("machine", base.machine, new.machine), *_facts("engine", base.engine, new.engine)]
     key_axes: list[Axis] = []
+    longest = _longest_common_prompt(*measured)
     for axis in _common_axes(*measured):
         first, second = (_values(cells, axis) for cells in measured)
         if len(first) == 1 == len(second):
-            divergences += _facts(axis[0], {axis[1]: first[0]}, {axis[1]: second[0]})
+            found = _facts(axis[0], {axis[1]: first[0]}, {axis[1]: second[0]})
+            reaches = axis[1] in _BATCHES and _covers((first[0], second[0]), longest)
+            divergences += (dataclasses.replace(one, is_soft=one.is_soft or reaches) for one in found)
         elif set(first) & set(second):
             key_axes.append(axis)
         else:
@@ -133,6 +137,17 @@ def _facts(kind: Kind, base: Mapping[str, str], new: Mapping[str, str]) -> Itera
             yield Divergence(
                 kind=kind, name=name.replace("_", " "), base=first, new=second, is_soft=name in _SOFT
             )
+
+
+def _longest_common_prompt(base: Iterable[ComparableCell], new: Iterable[ComparableCell]) -> int:
+    prompts = [{cell.prompt_tokens or 0 for cell in cells} for cells in (base, new)]
+    return max(prompts[0] & prompts[1], default=0)
+
+
+def _covers(batches: Iterable[str], prompt_tokens: int) -> bool:
+    """Whether each batch takes the whole prompt: a larger one then does the same work. Decode takes one
+    token."""
+    return all(size.isdecimal() and int(size) >= prompt_tokens for size in batches)
 
 
 def _value(cell: ComparableCell, axis: Axis) -> str | None:

@@ -106,6 +106,10 @@ def _answer(comparison: Comparison) -> Iterator[str]:
     noisy = by_verdict.get("too noisy to say", [])
     if noisy:
         yield f"Too noisy to say: {_cells(noisy)}{_remedy(noisy, comparison.same_within)}."
+    disturbed = [side for side in (comparison.base, comparison.new) if side.is_disturbed]
+    if disturbed:
+        which = "both" if len(disturbed) > 1 else "the base" if disturbed[0] is comparison.base else "the new"
+        yield f"Drift or a busy machine is in the figures of {which}: repeat before believing a change."
 
 
 def _cells(cells: Sequence[ComparedCell]) -> str:
@@ -219,7 +223,7 @@ def _how(comparison: Comparison) -> tuple[str, ...]:
     )
     return (
         "Medians; decode per token; + is slower. Intervals are each cell's own.",
-        corrected,
+        *((corrected,) if tested else ()),
         "Noise within each file is known, what differs from run to run (clocks, a busy host) is not.",
     )
 

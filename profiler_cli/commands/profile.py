@@ -8,7 +8,7 @@ import typer
 
 from profiler_cli import options
 from profiler_cli.comparison_options import ComparisonOptions, with_comparison_options
-from profiler_cli.engine_options import EngineOptions, with_engine_options
+from profiler_cli.engine_options import EngineOptions, with_engine_axes
 from profiler_cli.options import Output, ProfileFormat, Quiet
 
 _MODEL_HELP = (
@@ -104,7 +104,7 @@ _Baseline = Annotated[
 _NoSave = Annotated[bool, typer.Option("--no-save", help="Do not save the run.")]
 
 
-@with_engine_options
+@with_engine_axes
 @with_comparison_options
 def profile(
     models: _Models = None,

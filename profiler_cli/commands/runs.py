@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Sequence
+import functools
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -144,7 +145,9 @@ def _write_table(found: Sequence[RunSummary | UnreadableRun]) -> None:
     from probes.run_files import UnreadableRun
     from profiler_cli.tables import aligned, shown
 
-    rows = [_cells(run) for run in found if not isinstance(run, UnreadableRun)]
+    # Ten thousand runs are of few models: each name is made safe once.
+    safe = functools.cache(shown)
+    rows = [_cells(run, safe) for run in found if not isinstance(run, UnreadableRun)]
     if rows:
         show_line(aligned([_COLUMNS, *rows]))
     for run in found:
@@ -152,13 +155,11 @@ def _write_table(found: Sequence[RunSummary | UnreadableRun]) -> None:
             show_line(f"{run.run_id}  {shown(f'can not be read: {run.problem}')}")
 
 
-def _cells(run: RunSummary) -> tuple[str, ...]:
-    from profiler_cli.tables import shown
-
+def _cells(run: RunSummary, safe: Callable[..., str]) -> tuple[str, ...]:
     return (
-        *(run.run_id, shown(run.started_at, limit=20)),
-        shown(", ".join(model.name for model in run.models) or "none", limit=40),
-        shown(", ".join(dict.fromkeys(model.quantization for model in run.models)) or "none", limit=24),
+        *(run.run_id, safe(run.started_at, limit=20)),
+        safe(", ".join(model.name for model in run.models) or "none", limit=40),
+        safe(", ".join(dict.fromkeys(model.quantization for model in run.models)) or "none", limit=24),
         *(str(run.cells_ok), str(run.cells_failed), str(run.cells_skipped)),
         "yes" if run.finished else "no",
     )

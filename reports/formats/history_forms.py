@@ -14,7 +14,8 @@ from reports import charts, units
 from reports.formats import TerminalStyle
 from reports.formats.markdown_parts import table as markdown_table
 from reports.formats.page import Page
-from reports.history import History, Metric, engine_table, sentences, value_of
+from reports.history import History, Metric, value_of
+from reports.history_words import engine_table, sentences
 from reports.text import clean, csv_safe, markdown_safe
 
 SCHEMA_VERSION = 1

@@ -6,7 +6,7 @@ import dataclasses
 
 from reports.bench_rows import average_s, grouped, model_name, phase_of, samples_s
 from reports.comparable import CellSummary, Comparable, ComparableCell, known_texts
-from reports.llama_bench import BenchFile, BenchTest
+from reports.llama_bench import UNKNOWN_COMMIT, BenchFile, BenchTest
 
 _FLASH = {0: "disabled", 1: "enabled"}
 _OURS = ("n_batch", "n_ubatch", "type_k", "type_v", "load_mode", "repack")
@@ -50,16 +50,15 @@ def _machine(test: BenchTest) -> dict[str, str]:
 
 
 def _engine(test: BenchTest) -> dict[str, str]:
-    return known_texts({"commit": (test.build_commit or "")[:_COMMIT_CHARACTERS] or None})
+    commit = test.build_commit if test.build_commit != UNKNOWN_COMMIT else None
+    return known_texts({"commit": commit[:_COMMIT_CHARACTERS] if commit else None})
 
 
 def _cell(test: BenchTest, first: BenchTest) -> ComparableCell:
     is_decode = phase_of(test) == "decode"
     samples = samples_s(test)
     cell = ComparableCell(
-        model=known_texts(
-            {"type": model_name(test), "model_bytes": test.model_size, "n_params": test.model_n_params}
-        ),
+        model=_model(test),
         settings=_settings(test) | _elsewhere(test, first),
         phase="decode" if is_decode else "prefill",
         prompt_tokens=None if is_decode else test.n_prompt,
@@ -69,6 +68,12 @@ def _cell(test: BenchTest, first: BenchTest) -> ComparableCell:
         where=test.name,
     )
     return cell if samples else dataclasses.replace(cell, summary=_summary(test))
+
+
+def _model(test: BenchTest) -> dict[str, str]:
+    """The markdown table, which names no file, rounds the model's size: there it tells no models apart."""
+    sizes: dict[str, object] = {"model_bytes": test.model_size, "n_params": test.model_n_params}
+    return known_texts({"type": model_name(test), **(sizes if test.model_filename is not None else {})})
 
 
 def _settings(test: BenchTest) -> dict[str, str]:

@@ -94,7 +94,7 @@ def test_speed_is_true_and_quality_is_not(llmphase: Command, tiny_llama: Path, v
         (("--quant", "\x1b[31m"), "there are F32, F16, BF16, Q8_0"),
         (("--requantize",), "--requantize needs --quant"),
         (("--quant", "IQ1_S"), "needs an importance matrix"),
-        (("--quant", "Q8_0", "-p", "x"), "is no token count"),
+        (("--quant", "Q8_0", "-p", "x"), "is no number"),
         (("--quant", "Q8_0", "-n", "0"), "--output-tokens"),
     ],
 )

@@ -66,6 +66,8 @@ def test_settings_are_as_resolved_and_unknown_ones_left_out() -> None:
 
 def test_notes_tell_of_drift_and_disturbance() -> None:
     notes = " ".join(of_run(samples.troubled_run()).notes)
+    assert of_run(samples.troubled_run()).is_disturbed
+    assert not of_run(samples.run()).is_disturbed
     for part in ("interrupted", "Other programs used", "hypervisor", "swap"):
         assert part in notes
 

@@ -9,9 +9,10 @@ from comparables import ENGINE, MACHINE, MODEL, SETTINGS, cell, file, summary
 
 from probes.errors import UsageError
 from reports import comparison_stats as decide
-from reports.comparable import Comparable, ComparableCell
+from reports.comparable import Comparable, ComparableCell, with_repetitions
 from reports.comparison import ComparedCell, Comparison, compare
 from reports.comparison_gate import Gate, failures
+from reports.comparison_report import build_comparison_report
 
 STEADY = (0.99, 1.0, 1.0, 1.0, 1.01)
 LOOSE = (0.8, 0.9, 1.0, 1.1, 1.3)
@@ -80,7 +81,7 @@ def test_a_sure_change_below_one_percent_is_none() -> None:
         (cell("decode", 0, (1.0,)), "one repetition does not show how much it varies"),
         (
             cell("decode", 0, summary=summary(1.0, 0.01, None)),
-            "a file does not say how many repetitions it has",
+            "a file does not say how many repetitions it has (--assume-repetitions)",
         ),
         (cell("decode", 0, summary=summary(1.0, None)), "a file does not say how much its samples vary"),
     ],
@@ -102,6 +103,14 @@ def test_summaries_are_compared_by_their_deviation() -> None:
     assert found.p_value == pytest.approx(0.00103, abs=2e-5)
     assert (found.low, found.high) == (pytest.approx(1.053, abs=1e-3), pytest.approx(1.149, abs=1e-3))
     assert found.interval == "t"
+
+
+def test_repetitions_may_be_assumed() -> None:
+    bare = file(cell("decode", 0, summary=summary(1.0, 0.01, None)))
+    told = with_repetitions(bare, 5)
+    assert one(compare(told, file(cell("decode", 0, times(1.2))))).verdict == "slower"
+    assert "5 are assumed" in told.notes[0]
+    assert with_repetitions(told, 9) == told
 
 
 def test_many_cells_are_corrected_for() -> None:
@@ -145,6 +154,24 @@ def test_harmless_differences_are_told_and_not_refused() -> None:
     found = compare(base, new)
     assert found.like_for_like
     assert [d.text for d in found.divergences] == ["os Linux 6.8 against Linux 7", "n ctx 512 against 2304"]
+
+
+def test_a_batch_that_takes_the_whole_prompt_is_harmless() -> None:
+    def of(n_ubatch: str, *lengths: int) -> Comparable:
+        chosen = SETTINGS | {"n_ubatch": n_ubatch}
+        return file(*(cell("prefill", n, STEADY, settings=chosen) for n in lengths))
+
+    found = compare(of("256", 64, 256), of("512", 64, 256, 1024))
+    assert found.like_for_like
+    assert [d.text for d in found.divergences] == ["n ubatch 256 against 512"]
+    assert "n ubatch 256 against 512" in refused(of("256", 64, 257), of("512", 64, 257), "not-alike")
+
+
+def test_a_disturbed_run_is_said_so_in_the_answer() -> None:
+    base, new = file(cell("decode", 0, STEADY)), file(cell("decode", 0, times(1.2)), is_disturbed=True)
+    report = build_comparison_report([compare(base, new)], Gate())
+    assert report.headline[0].endswith("in the figures of the new: repeat before believing a change.")
+    assert "busy" not in build_comparison_report([compare(base, base)], Gate()).headline[0]
 
 
 def test_what_one_file_does_not_know_is_not_compared() -> None:

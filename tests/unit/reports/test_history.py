@@ -14,7 +14,8 @@ from probes.errors import UsageError
 from probes.records import Run
 from reports import measured
 from reports.formats import HISTORY_FORMATS, TerminalStyle
-from reports.history import History, build_history, digest, sentences
+from reports.history import History, build_history, digest
+from reports.history_words import sentences
 
 STYLE = TerminalStyle(width=80, colour=False, unicode=True)
 

@@ -104,11 +104,6 @@ class GroupRecord:
         return bool(self._result.sampling)
 
     @property
-    def lengths_under_way(self) -> tuple[int, ...]:
-        """Lengths that the running pass still owes."""
-        return tuple(self._open)
-
-    @property
     def longest_load_ns(self) -> int:
         """The longest load so far; 0 before the first."""
         return max((load.total_ns for load in self._loads), default=0)
@@ -167,10 +162,10 @@ class GroupRecord:
         return len(self._of_pass) - 1
 
     def take_cell(self, length: int, sample: CellSample) -> bool:
-        """One pass over one cell; whether it is the cell's first. Raises ProtocolError for a length that the
-        pass does not owe."""
-        if length not in self._open:
-            raise ProtocolError(f"a sample of {length:,} tokens came unasked for", reason="protocol")
+        """One pass over one cell; whether it is the cell's first. Raises ProtocolError for a sample that was
+        not asked for."""
+        if length not in self._open or len(sample.decode_ns) != self._options.output_tokens:
+            raise ProtocolError(f"a sample at {length:,} tokens was not asked for", reason="protocol")
         self._open.remove(length)
         cell = self._cells[length]
         self._of_pass[-1].append((length, len(cell.samples)))
@@ -210,8 +205,8 @@ class GroupRecord:
             self._fail_cell(length, reason)
 
     def fail_current_cell(self, reason: str) -> None:
-        """A pass failed in the first length that it still owed. A cell that earlier passes have measured keeps
-        them, and the failure is told beside."""
+        """A pass failed in the first length that it still owed. A cell that has samples keeps them, and
+        the failure is told beside."""
         if not self._open:
             self.warn(reason)
             return

@@ -5,10 +5,11 @@ from __future__ import annotations
 import dataclasses
 import statistics
 import time
-from collections.abc import Callable
-from typing import Protocol, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
-from probes.disturbance import Sampler
+from probes.conversation import Conversation
+from probes.disturbed_passes import DisturbedPasses
 from probes.errors import LlmphaseError
 from probes.group_record import GroupRecord
 from probes.messages import (
@@ -16,7 +17,6 @@ from probes.messages import (
     CellMeasured,
     Event,
     Facts,
-    Failed,
     Load,
     Loaded,
     LoadProgress,
@@ -26,29 +26,25 @@ from probes.messages import (
     StepBegins,
 )
 from probes.page_cache import cached_fraction, classify, drop
+from probes.patience import Patience
 from probes.plan import PlannedGroup
 from probes.records import CellResult, Disturbance, EngineFacts, GroupResult, LoadSample, ModelFacts, Options
 from probes.requests import Request, short_request, workload_request
-from probes.worker_process import WorkerCrash, WorkerProcess
+from probes.worker_process import WorkerCrash
 
-_TICK_S = 1.0
-"""Between two looks at what else the machine does."""
 _BESIDE_REPETITIONS = 3
 _EXTRA_LOADS = 2
 _EXTRA_LOADS_MAX_BYTES = 4 * 1024**3
 """Larger files are loaded once: the loads would take the budget from the phases."""
 _START_COST = 2
 """A process that loads costs about as much again as the load itself, on small models."""
-_REQUEST_MAX_TOKENS = 512
-"""The whole request is replayed at the longest length up to this one: enough to check the sum of phases."""
-_MAX_RESTARTS = 3
+_MOST_FAILURES = 3
+"""In a row, without a cell or a pass in between: what remains is left out then."""
 _REQUESTS = 3
 """The workload's request is run so often, while each takes no more than this share of the budget."""
 _CHEAP_SHARE = 0.2
 _ENGINE_SIGNALS = ("SIGSEGV", "SIGILL", "SIGBUS", "SIGABRT", "SIGFPE")
 _REPACKED_BUFFERS = ("AMX", "CPU_REPACK", "CPU_AARCH64", "CPU_KLEIDIAI", "CPU_RISCV64_SPACEMIT")
-
-E = TypeVar("E")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,10 +84,14 @@ class Watch(Protocol):
 
 
 class Policy(Protocol):
-    """Decides when a length has been measured often enough."""
+    """Decides when a length has been measured often enough, and what counts as a disturbance."""
 
     def loose(self, cells: tuple[CellResult, ...]) -> tuple[int, ...]:
         """The lengths, of measured cells, whose medians are not tight enough yet."""
+        ...
+
+    def disturbing(self, intervals: Sequence[Disturbance]) -> tuple[str, ...]:
+        """Codes of what disturbed a pass that ran during these intervals; empty: nothing."""
         ...
 
 
@@ -99,10 +99,18 @@ class GroupSession:
     """Measures one group step by step, so that several groups can take turns.
 
     `start`, then `step` until it returns False, then `finish`; `result` may be asked at any moment.
-    An engine that fails or crashes costs the cell it was in; none of the methods raises for it.
+    An engine that fails, hangs or crashes costs the cell it was in; none of the methods raises for it.
+    `earlier` is what an unfinished run has measured of the group: only the rest is measured.
     """
 
-    def __init__(self, group: PlannedGroup, options: Options, policy: Policy, watch: Watch) -> None:
+    def __init__(
+        self,
+        group: PlannedGroup,
+        options: Options,
+        policy: Policy,
+        watch: Watch,
+        earlier: GroupResult | None = None,
+    ) -> None:
         self._model = group.model
         self._workload = group.workload
         self._refusal = group.refusal
@@ -110,15 +118,21 @@ class GroupSession:
         self._options = options
         self._policy = policy
         self._watch = watch
-        self._record = GroupRecord(group, options)
-        self._worker: WorkerProcess | None = None
-        self._sampler: Sampler | None = None
+        self._record = GroupRecord(group, options, earlier)
+        self._disturbed = DisturbedPasses(policy.disturbing)
+        self._talk: Conversation | None = None
         self._doing = Doing(model_name=_shown_name(group.model), phase="load")
-        self._restarts = 0
-        self._beside_done = False
-        self._stalled = False
+        self._is_first_load = True
+        self._passes_here = 0
+        """Passes of the present worker."""
+        self._failures = 0
+        """In a row."""
+        self._call_ns = 0
+        """What the longest engine call should take at the most."""
+        self._beside_done = self._record.has_beside
+        self._is_finishing = False
+        self._nothing_fits = False
         """The last pass found that nothing fits into the time left."""
-        self._last_tick_s = 0.0
         self._deadline_ns = 0
 
     # The steps
@@ -138,16 +152,16 @@ class GroupSession:
         self._deadline_ns = deadline_ns
         if self._workload is not None and self._record.passes and not self._beside_done:
             self._guarded("beside", self._run_beside)
-        lengths = self._lengths_to_run() if self._worker is not None and not self._stalled else ()
+        lengths = self._lengths_to_run() if self._talk is not None and not self._nothing_fits else ()
         if not lengths:
             return self._repeat_request()
         self._guarded("pass", lambda: self._run_pass(lengths))
-        return self._worker is not None
+        return self._talk is not None
 
     def finish(self, deadline_ns: int) -> None:
         """What stands beside the phases, then further loads in fresh processes, as time allows."""
-        self._deadline_ns = deadline_ns
-        if self._worker is not None and self._time_left_ns() > 0 and not self._beside_done:
+        self._deadline_ns, self._is_finishing = deadline_ns, True
+        if self._talk is not None and self._time_left_ns() > 0 and not self._beside_done:
             self._guarded("beside", self._run_beside)
         self.end()
         if self._record.is_loaded:
@@ -155,16 +169,24 @@ class GroupSession:
 
     def end(self) -> None:
         """End the worker."""
-        if self._worker is not None:
-            worker, self._worker, self._sampler = self._worker, None, None
-            worker.end()
+        if self._talk is not None:
+            talk, self._talk = self._talk, None
+            if self._disturbed.is_waiting:
+                talk.look()
+            talk.end()
 
     def abort(self) -> None:
         """End the worker at once, whatever it is doing."""
-        if self._worker is not None:
-            self._worker.kill()
+        if self._talk is not None:
+            self._talk.kill()
         self.end()
         self._record.leave_out("interrupted before this length was measured")
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether an earlier run has left nothing to measure."""
+        measured = self._record.measured()
+        return not self._record.unmeasured_lengths and self._beside_done and not self._policy.loose(measured)
 
     def result(self) -> GroupResult:
         """All that is known so far."""
@@ -173,19 +195,29 @@ class GroupSession:
     # Loading
 
     def _load_to_measure(self) -> None:
-        if self._options.cold and self._restarts == 0:
+        if self._options.cold and self._is_first_load:
             drop(self._model.files)
-        self._worker = WorkerProcess()
-        self._record.take_measuring_load(self._load_in(self._worker, warm_up=True))
+        self._is_first_load = False
+        self._passes_here = 0
+        self._talk = self._begin_talk()
+        loaded = self._load_in(self._talk, warm_up=True)
+        self._record.take_measuring_load(loaded)
+        # A batch takes no longer by the token than single steps do, and the steps of a cell are one silence.
+        tokens = max(loaded.resolved.chunk_tokens, self._options.output_tokens)
+        self._call_ns = tokens * (loaded.step_ns or 0)
         if self._time_left_ns() <= 0:
             self._record.leave_out("budget: loading alone took the time; give a larger --budget")
         self._watch.changed()
 
-    def _load_in(self, worker: WorkerProcess, *, warm_up: bool) -> Loaded:
+    def _begin_talk(self) -> Conversation:
+        patience = Patience(self._options.cell_timeout_ns, self._model.file_bytes)
+        return Conversation(patience, self._hear, self._notice, lambda: self._doing.phase)
+
+    def _load_in(self, talk: Conversation, *, warm_up: bool) -> Loaded:
         fraction = cached_fraction(self._model.files)
-        self._sampler = Sampler(worker.pid)
         self._tell(Doing(model_name=_shown_name(self._model), phase="load"))
-        worker.send(
+        talk.patience.begin_load()
+        loaded = talk.ask(
             Load(
                 model=self._model,
                 settings=self._record.settings,
@@ -194,9 +226,9 @@ class GroupSession:
                 max_tokens=self._most_tokens(),
                 warm_up=warm_up,
                 prompt=self._prompt,
-            )
+            ),
+            Loaded,
         )
-        loaded = self._wait_for(worker, Loaded)
         self._record.take_load(
             LoadSample(
                 cache_state=classify(fraction),
@@ -220,22 +252,22 @@ class GroupSession:
         """More loads with the model in the page cache by now; with `--cold`, one more cold one first."""
         if self._model.file_bytes > _EXTRA_LOADS_MAX_BYTES:
             return
-        for cold in [True] * self._options.cold + [False] * _EXTRA_LOADS:
+        wanted = [True] * self._options.cold + [False] * _EXTRA_LOADS
+        for cold in wanted[: max(0, len(wanted) + 1 - self._record.loads_done)]:
             if _START_COST * self._record.longest_load_ns > self._time_left_ns():
                 return
             if cold:
                 drop(self._model.files)
-            with WorkerProcess() as worker:
-                self._load_in(worker, warm_up=False)
-            self._sampler = None
+            with self._begin_talk() as talk:
+                self._load_in(talk, warm_up=False)
 
     # Passes
 
     def _lengths_to_run(self) -> tuple[int, ...]:
-        """All lengths up to the longest one that still needs a pass and fits into the time left: the walk
-        comes past the shorter ones anyway."""
-        if not self._record.passes:
-            return self._record.open_lengths
+        """What is not measured yet, in the first pass of a worker; then all lengths up to the longest one
+        that still needs a pass and fits into the time left: the walk comes past the shorter ones anyway."""
+        if self._passes_here == 0 and self._record.unmeasured_lengths:
+            return self._record.unmeasured_lengths
         measured = self._record.measured()
         left_ns = self._time_left_ns() - self._reserve_ns()
         fitting = [
@@ -255,20 +287,28 @@ class GroupSession:
         return min(expected_ns, self._options.budget_ns // 4)
 
     def _run_pass(self, lengths: tuple[int, ...]) -> None:
-        worker = self._loaded_worker()
-        pass_index = len(self._record.passes)
-        worker.send(
-            RunPass(
-                pass_index=pass_index,
-                lengths=lengths,
-                output_tokens=self._options.output_tokens,
-                time_left_ns=max(0, self._time_left_ns()),
-            )
-        )
+        talk, pass_index = self._loaded(), self._passes_here
+        number = self._record.begin_pass(lengths)
         self._tell(dataclasses.replace(self._doing, phase="prefill", pass_index=pass_index))
-        done = self._wait_for(worker, PassDone)
+        talk.patience.begin_pass(self._call_ns)
+        began_ns = time.perf_counter_ns()
+        try:
+            done = talk.ask(
+                RunPass(
+                    pass_index=pass_index,
+                    lengths=lengths,
+                    output_tokens=self._options.output_tokens,
+                    time_left_ns=max(0, self._time_left_ns()),
+                ),
+                PassDone,
+            )
+        finally:
+            self._disturbed.ended(number, began_ns, time.perf_counter_ns())
+        talk.look()
+        self._passes_here += 1
+        self._failures = 0
         self._record.take_pass(done)
-        self._stalled = len(done.not_reached) == len(lengths)
+        self._nothing_fits = len(done.not_reached) == len(lengths)
         self._doing = dataclasses.replace(self._doing, pass_estimate_ns=done.sample.wall_ns)
         self._watch.changed()
 
@@ -284,32 +324,33 @@ class GroupSession:
     def _repeat_request(self) -> bool:
         """The workload's request again, for an interval of its wait; False when that is done or too dear."""
         requests = self._record.result().requests
-        if self._worker is None or self._workload is None or not 0 < len(requests) < _REQUESTS:
+        if self._talk is None or self._workload is None or not 0 < len(requests) < _REQUESTS:
             return False
         last = requests[-1]
         if last.output_tokens < self._workload.output_tokens or not self._is_cheap(last.wall_ns):
             return False
         request = self._request_to_run()
         self._guarded("beside", lambda: self._record.take_request(self._ask_beside((), 0, request)))
-        return self._worker is not None
+        return self._talk is not None
 
     def _is_cheap(self, took_ns: int) -> bool:
         left_ns = self._time_left_ns() - self._reserve_ns()
         return took_ns <= min(left_ns, _CHEAP_SHARE * self._options.budget_ns)
 
     def _ask_beside(self, lengths: tuple[int, ...], repetitions: int, request: Request | None) -> BesideDone:
-        worker = self._loaded_worker()
-        worker.send(
+        talk = self._loaded()
+        self._tell(dataclasses.replace(self._doing, phase="beside"))
+        talk.patience.begin_request(0 if request is None else request.expected_ns)
+        return talk.ask(
             RunBeside(
                 lengths=lengths,
                 repetitions=repetitions,
                 request_prompt_tokens=None if request is None else request.prompt_tokens,
                 request_output_tokens=0 if request is None else request.output_tokens,
                 request_cached_tokens=0 if request is None else request.cached_tokens,
-            )
+            ),
+            BesideDone,
         )
-        self._tell(dataclasses.replace(self._doing, phase="beside"))
-        return self._wait_for(worker, BesideDone)
 
     def _request_to_run(self) -> Request | None:
         """The request to run as a whole, cut to what fits into the time left; None when nothing does."""
@@ -323,25 +364,15 @@ class GroupSession:
     def _time_left_ns(self) -> int:
         return self._deadline_ns - time.perf_counter_ns()
 
-    def _loaded_worker(self) -> WorkerProcess:
-        assert self._worker is not None
-        return self._worker
+    def _loaded(self) -> Conversation:
+        assert self._talk is not None
+        return self._talk
 
-    def _wait_for(self, worker: WorkerProcess, kind: type[E]) -> E:
-        """Handle events until the awaited one. Raises LlmphaseError for Failed, crashes, bad lines."""
-        while True:
-            event = worker.receive(_TICK_S)
-            self._tick()
-            if isinstance(event, kind):
-                return event
-            if event is not None:
-                self._handle(event)
-
-    def _handle(self, event: Event) -> None:
-        if isinstance(event, Failed):
-            raise LlmphaseError(event.message, reason=event.reason)
+    def _hear(self, event: Event) -> None:
+        """Raises ProtocolError for a sample that nobody asked for."""
         if isinstance(event, CellMeasured):
             if self._record.take_cell(event.prompt_tokens, event.sample):
+                self._failures = 0
                 self._watch.changed()
         elif isinstance(event, Facts):
             self._watch.engine(event.engine)
@@ -358,12 +389,11 @@ class GroupSession:
                 )
             )
 
-    def _tick(self) -> None:
-        now_s = time.monotonic()
-        if self._sampler is not None and now_s - self._last_tick_s >= _TICK_S:
-            self._last_tick_s = now_s
-            self._watch.disturbed(self._sampler.sample(self._doing.phase))
-            self._watch.doing(self._doing)
+    def _notice(self, disturbance: Disturbance) -> None:
+        self._watch.disturbed(disturbance)
+        for number, codes in self._disturbed.take(disturbance):
+            self._record.label(number, codes)
+        self._watch.doing(self._doing)
 
     def _tell(self, doing: Doing) -> None:
         self._doing = doing
@@ -375,31 +405,39 @@ class GroupSession:
         """Run one stage; a failure becomes a reason on what it cost."""
         try:
             work()
-        except WorkerCrash as crash:
-            self._after_crash(stage, crash)
         except LlmphaseError as error:
-            self._after_failure(stage, f"{error.reason}: {error}")
+            if isinstance(error, WorkerCrash) and self._is_repacking_crash(error):
+                self._measure_without_repacking(error)
+            else:
+                self._after_failure(stage, f"{error.reason}: {error}")
 
     def _after_failure(self, stage: str, reason: str) -> None:
+        """Put the reason where it belongs; then a fresh worker goes on with what is left."""
         self.end()
-        if stage == "load":
+        self._failures += 1
+        if stage == "load" and self._failures == 1:
             self._record.fail(reason)
         elif stage == "pass":
             self._record.fail_current_cell(reason)
         else:
             self._record.warn(f"{stage}: {reason}")
         self._watch.changed()
+        if self._record.is_loaded and self._has_more():
+            self._go_on(reason)
 
-    def _after_crash(self, stage: str, crash: WorkerCrash) -> None:
-        if self._is_repacking_crash(crash):
-            self.end()
-            self._measure_without_repacking(crash)
-            return
-        self._after_failure(stage, f"crash: {crash}")
-        if stage == "pass" and self._record.unmeasured_lengths and self._restarts < _MAX_RESTARTS:
-            self._restarts += 1
-            self._record.restart()
+    def _go_on(self, reason: str) -> None:
+        if self._failures < _MOST_FAILURES:
             self._guarded("load", self._load_to_measure)
+            return
+        self._record.leave_out(
+            f"{reason} (the last of {self._failures} failures in a row: this length was not tried)"
+        )
+
+    def _has_more(self) -> bool:
+        if self._is_finishing:
+            return False
+        left = self._record.unmeasured_lengths or self._policy.loose(self._record.measured())
+        return bool(left) and not self._nothing_fits and self._time_left_ns() > 0
 
     def _is_repacking_crash(self, crash: WorkerCrash) -> bool:
         """Whether the plain layout of weights may be the way out: no prompt has been evaluated yet."""
@@ -415,6 +453,7 @@ class GroupSession:
     def _measure_without_repacking(self, crash: WorkerCrash) -> None:
         """The engine lays weights out for instructions that a machine may announce and not have: begin
         again in the plain layout, and say so."""
+        self.end()
         assert self._record.resolved is not None
         used = [p.buffer for p in self._record.resolved.placements if p.buffer in _REPACKED_BUFFERS]
         self._record.settings = dataclasses.replace(self._record.settings, repack=False)
@@ -423,6 +462,7 @@ class GroupSession:
             " measured with --no-repack; give --no-repack to your runtime too"
         )
         self._record.forget()
+        self._disturbed.forget()
         self._guarded("load", self._load_to_measure)
 
 

@@ -190,6 +190,8 @@ class Loaded:
     resolved: Resolved
     engine_warnings: tuple[str, ...]
     peak_memory_bytes: int | None
+    step_ns: int | None = None
+    """One decode step once it has settled; None without a warm-up."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

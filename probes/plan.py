@@ -67,6 +67,7 @@ class Asked:
     seed: int | None = None
     cold: bool = False
     like: Like | None = None
+    cell_timeout_ns: int | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,6 +181,7 @@ def build_plan(models: Sequence[ModelFacts], asked: Asked, default_threads: int)
         seed=_given(full.seed),
         cold=full.cold,
         defaulted=defaulted,
+        cell_timeout_ns=full.cell_timeout_ns,
     )
     return Plan(
         groups=groups,

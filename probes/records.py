@@ -316,6 +316,9 @@ class CellSample:
     """The last chunk, which asks for logits. 0 when the prompt is empty."""
     decode_ns: tuple[int, ...]
     """Each decode step, first step first."""
+    disturbed: tuple[str, ...] = ()
+    """What else took the machine while its pass ran: `foreign-cpu`, `steal`, `throttled`, `swap-in`. Empty:
+    nothing, or the pass was too short to tell."""
 
     @property
     def prefill_ns(self) -> int:
@@ -601,6 +604,8 @@ class Options:
     cold: bool
     defaulted: tuple[str, ...]
     """Names of the settings and options that took a default."""
+    cell_timeout_ns: int | None = None
+    """An engine that gives no sign of life for so long is taken to hang; None: by what it should take."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -51,7 +51,7 @@ def workload_request(workload: Workload, cells: Sequence[CellResult], left_ns: i
         return None
     nearest = usable[-1]
     prefill_ns = _prefill_ns(nearest) * workload.prompt_tokens / nearest.prompt_tokens
-    steps = (left_ns - prefill_ns) / _step_ns(nearest)
+    steps = (left_ns - prefill_ns) / max(_step_ns(nearest), 1.0)
     output_tokens = min(workload.output_tokens, int(steps))
     if output_tokens < 1:
         return None

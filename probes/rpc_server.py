@@ -125,8 +125,8 @@ def _require_free(address: str) -> None:
             trial.listen(1)
         except OSError as error:
             raise UnmeasurableError(
-                f"{address} can not be served: {error.strerror or error}. Choose another address with --bind, or"
-                " end what uses it",
+                f"{address} can not be served: {error.strerror or error}. Choose another address with --bind,"
+                " or end what uses it",
                 reason="address",
             ) from error
 

@@ -35,7 +35,10 @@ _DISTURBING_CPUS = 0.1
 
 class Session:
     """One measurement. `save` is called with the run as it stands, after each newly measured cell and at
-    the end; `show` hears what is being measured; `kept_ns` of the budget is left for what comes after."""
+    the end; `show` hears what is being measured; `kept_ns` of the budget is left for what comes after.
+
+    `earlier` is an unfinished run of the same plan: it is continued, and only what it lacks is measured.
+    """
 
     def __init__(
         self,
@@ -49,6 +52,7 @@ class Session:
         ceilings: tuple[DeviceCeiling, ...] = (),
         kept_ns: int = 0,
         links: tuple[LinkFacts, ...] = (),
+        earlier: Run | None = None,
     ) -> None:
         self._plan = plan
         self._save = save
@@ -59,7 +63,12 @@ class Session:
         self._disturbances: list[Disturbance] = []
         self._neighbours: tuple[Neighbour, ...] = ()
         self._engine: EngineFacts | None = None
-        self._sessions = [GroupSession(group, plan.options, policy, self) for group in plan.groups]
+        before = (None,) * len(plan.groups) if earlier is None else earlier.groups
+        self._sessions = [
+            GroupSession(group, plan.options, policy, self, measured)
+            for group, measured in zip(plan.groups, before, strict=True)
+        ]
+        self._earlier_ns = 0
         now = datetime.now(timezone.utc)
         self._blank = Run(
             schema_version=SCHEMA_VERSION,
@@ -78,6 +87,22 @@ class Session:
             ceilings=ceilings,
             links=links,
         )
+        if earlier is not None:
+            self._take_over(earlier)
+
+    def _take_over(self, earlier: Run) -> None:
+        self._blank = dataclasses.replace(
+            earlier, finished=False, options=self._plan.options, warnings=self._plan.warnings
+        )
+        self._engine = earlier.engine
+        self._disturbances = list(earlier.disturbances)
+        self._neighbours = earlier.neighbours
+        self._earlier_ns = earlier.wall_ns
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing is left to measure of an earlier run."""
+        return all(session.is_complete for session in self._sessions)
 
     def measure(self) -> Run:
         """Measure everything. On KeyboardInterrupt the run comes back with `finished` False, workers
@@ -106,7 +131,8 @@ class Session:
 
     def _measure_groups(self) -> None:
         end_ns = self._started_ns + self._plan.options.budget_ns - self._kept_ns
-        batches = [self._sessions] if self._together else [[session] for session in self._sessions]
+        todo = [session for session in self._sessions if not session.is_complete]
+        batches = [todo] if self._together else [[session] for session in todo]
         for index, batch in enumerate(batches):
             now_ns = time.perf_counter_ns()
             share_ns = (end_ns - now_ns) // (len(batches) - index)
@@ -138,7 +164,7 @@ class Session:
             groups=tuple(session.result() for session in self._sessions),
             disturbances=tuple(self._disturbances),
             neighbours=self._neighbours,
-            wall_ns=time.perf_counter_ns() - self._started_ns,
+            wall_ns=self._earlier_ns + time.perf_counter_ns() - self._started_ns,
         )
 
     # Watch

@@ -141,8 +141,7 @@ class Worker:
         first_touch_ns = self._timed(0, 1)
         read_after = process_read_bytes()
         self._resolved = engine.resolved()
-        if command.warm_up:
-            self._warm_up(self._resolved)
+        step_ns = self._warm_up(self._resolved) if command.warm_up else None
         self._emit(Facts(engine=engine.facts()))
         self._emit(
             Loaded(
@@ -155,6 +154,7 @@ class Worker:
                 resolved=self._resolved,
                 engine_warnings=engine.log_warnings(),
                 peak_memory_bytes=_peak_memory_bytes(),
+                step_ns=step_ns,
             )
         )
 
@@ -188,14 +188,17 @@ class Worker:
         batch = self._engine.batch(start, count, logits=True)
         return time_steps(self._engine.run, self._clock.now_ns, [batch])[0]
 
-    def _warm_up(self, resolved: Resolved) -> None:
-        """Each phase at its own shape until it settles. On the CPU the first pass is itself the warm-up of
-        prefill (it is labelled): a whole chunk of a large model can take minutes there."""
-        self._walk.expect("decode", self._settle(lambda position: self._timed(position, 1)))
+    def _warm_up(self, resolved: Resolved) -> int:
+        """Each phase at its own shape until it settles; nanoseconds of a decode step. On the CPU the first
+        pass is itself the warm-up of prefill (it is labelled): a whole chunk of a large model can take minutes
+        there."""
+        step_ns = self._settle(lambda position: self._timed(position, 1))
+        self._walk.expect("decode", step_ns)
         if resolved.backend != "CPU":
             chunk = min(resolved.chunk_tokens, len(self._tokens))
             self._settle(lambda _position: self._prefill_once(chunk))
         self._engine.clear()
+        return step_ns
 
     def _prefill_once(self, count: int) -> int:
         self._engine.clear()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import queue
@@ -42,17 +43,27 @@ class WorkerCrash(UnmeasurableError):
 
 
 class WorkerProcess:
-    """One child process running `probes.worker`. Use as a context manager: leaving it ends the child."""
+    """One child process running `probes.worker`. Use as a context manager: leaving it ends the child.
+
+    Raises UnmeasurableError (`no-process`) where the system gives none.
+    """
 
     def __init__(self) -> None:
-        self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `end`
-        self._process = subprocess.Popen(
-            child_command("probes.worker"),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            env=os.environ | ENGINE_ENVIRONMENT,
-        )
+        try:
+            self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `end`
+            self._process = subprocess.Popen(
+                child_command("probes.worker"),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._errors,
+                env=os.environ | ENGINE_ENVIRONMENT,
+            )
+        except OSError as error:
+            raise UnmeasurableError(
+                f"the measuring process can not be started: {error.strerror or error}; look for full memory,"
+                " a full temporary folder, or a limit on processes",
+                reason="no-process",
+            ) from error
         self._events: queue.Queue[Event | ProtocolError | None] = queue.Queue()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -92,6 +103,7 @@ class WorkerProcess:
     def end(self) -> None:
         """Ask the child to end, then make it end."""
         assert self._process.stdin is not None
+        assert self._process.stdout is not None
         try:
             self._process.stdin.write(to_line(Quit()))
             self._process.stdin.close()
@@ -102,29 +114,33 @@ class WorkerProcess:
         except subprocess.TimeoutExpired:
             self.kill()
         self._reader.join(_END_S)
+        if not self._reader.is_alive():
+            self._process.stdout.close()
         self._errors.close()
 
     def kill(self) -> None:
-        """End the child at once."""
+        """End the child at once. One that the system itself holds, in a driver or at a dead network drive,
+        ends when it lets go: nobody waits for that."""
         self._process.kill()
-        self._process.wait()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_END_S)
 
     def _read(self) -> None:
         assert self._process.stdout is not None
-        while line := self._process.stdout.readline(MAX_LINE_BYTES + 1):
-            try:
+        try:
+            while line := self._process.stdout.readline(MAX_LINE_BYTES + 1):
                 self._events.put(event_from_line(line))
-            except ProtocolError as error:
-                self._events.put(error)
-                break
-        self._events.put(None)
+        except ProtocolError as error:
+            self._events.put(error)
+        finally:
+            self._events.put(None)
 
     def _crash(self) -> WorkerCrash:
         try:
             code = self._process.wait(_END_S)
         except subprocess.TimeoutExpired:
             self.kill()
-            code = self._process.returncode
+            code = self._process.returncode or -signal.SIGKILL
         name = _signal_name(-code) if code < 0 else None
         how = f"was ended by {name}" if name else f"ended with code {code}"
         words = self._last_words()

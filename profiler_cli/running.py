@@ -14,7 +14,16 @@ from probes.inquiries import read_engine_facts, reserve
 from probes.memory_plan import MemoryPlan, plan_memory, refusal, require_fits
 from probes.model_sources import resolve_models
 from probes.plan import Plan, PlannedGroup
-from probes.records import CellResult, DeviceCeiling, DeviceFacts, LinkFacts, MachineFacts, ModelFacts, Run
+from probes.records import (
+    CellResult,
+    DeviceCeiling,
+    DeviceFacts,
+    Disturbance,
+    LinkFacts,
+    MachineFacts,
+    ModelFacts,
+    Run,
+)
 from probes.run_files import RunStore
 from probes.session import Session
 from profiler_cli import __version__
@@ -22,7 +31,7 @@ from profiler_cli.console import note
 from profiler_cli.output import Destination, deliver, report_renderer
 from profiler_cli.progress import Progress
 from profiler_cli.streams import width_of
-from reports import measured, stats
+from reports import disturbed, measured, stats
 from reports.text import clean
 
 _MAX_PASSES = 9
@@ -33,7 +42,8 @@ _TOGETHER_SHARE = 0.5
 
 
 class PrecisionPolicy:
-    """Until `repetitions` passes where they are given, else until each median's interval is tight enough."""
+    """Until `repetitions` passes where they are given, else until each median's interval is tight enough and
+    rests on enough undisturbed passes."""
 
     def __init__(self, precision: float, repetitions: int | None) -> None:
         self._precision = precision
@@ -43,12 +53,19 @@ class PrecisionPolicy:
         """See Policy."""
         return tuple(cell.prompt_tokens for cell in cells if self._is_loose(cell))
 
+    def disturbing(self, intervals: Sequence[Disturbance]) -> tuple[str, ...]:
+        """See Policy."""
+        return disturbed.disturbing(intervals)
+
     def _is_loose(self, cell: CellResult) -> bool:
         if self._repetitions is not None:
             return len(cell.samples) < self._repetitions
+        if len(cell.samples) >= _MAX_PASSES:
+            return False
+        if len(disturbed.quiet_samples(cell)) < stats.MIN_COUNTED:
+            return True
         phases = [pairs for pairs in (measured.prefill_samples(cell), measured.decode_samples(cell)) if pairs]
-        tight = all(stats.is_precise(pairs, self._precision) for pairs in phases)
-        return not tight and len(cell.samples) < _MAX_PASSES
+        return not all(stats.is_precise(pairs, self._precision) for pairs in phases)
 
 
 def read_models(names: Sequence[str], store: RunStore, *, quiet: bool) -> list[ModelFacts]:

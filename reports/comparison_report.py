@@ -175,7 +175,7 @@ def _length(cell: ComparedCell) -> str:
 def _interval(cell: ComparedCell) -> str:
     if cell.low is None or cell.high is None:
         return units.UNKNOWN
-    return f"{units.change(cell.low - 1)} to {units.change(cell.high - 1)}"
+    return f"{units.change(cell.low - 1).removesuffix(' %')} to {units.change(cell.high - 1)}"
 
 
 def _head(is_labelled: bool) -> tuple[Column, ...]:

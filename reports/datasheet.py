@@ -1,7 +1,8 @@
 """Public data-sheet figures of common GPUs and of chips with one memory: `datasheet.csv`, a source a row.
 
-Memory is in GiB as sold, bandwidth in 10^9 bytes a second and of one device. The figures are what makers
-state, not what a program reaches, and are used where nothing was measured.
+Memory is in GiB as sold, bandwidth in 10^9 bytes a second, both of one device: a card of two processors
+(Tesla K80, MI250X) is two. The figures are what makers state, not what a program reaches, and are used where
+nothing was measured. Most rows cite one file that holds Wikipedia's lists of GPUs as of June 2025.
 """
 
 from __future__ import annotations
@@ -58,7 +59,14 @@ class Sheet:
     is_unified: bool
     """CPU and GPU share this memory."""
     source: str
-    """Where the figures are published."""
+    """The page that states the bandwidth; the name of the maker's own where it was worked out."""
+    basis: str
+    """`page`, or `derived: ` and the sum: bus width x data rate per pin / 8."""
+
+    @property
+    def origin(self) -> str:
+        """Where the bandwidth is from, with the sum where it was worked out."""
+        return self.source if self.basis == "page" else f"{self.source}, {self.basis}"
 
 
 @functools.cache
@@ -72,6 +80,7 @@ def sheets() -> tuple[Sheet, ...]:
             bandwidth_bytes_s=float(row["bandwidth_gb_s"]) * 1e9,
             is_unified=row["unified"] == "yes",
             source=row["source"],
+            basis=row["basis"],
         )
         for row in csv.DictReader(text.splitlines())
     )

@@ -19,6 +19,8 @@ MIN_CHANGE = 0.03
 KNOWN_PLACE_P = 0.05
 FOUND_PLACE_P = 0.01
 """Stricter, for it is asked at every place and again on both sides."""
+KNOWN_FROM, FOUND_FROM = 8, 16
+"""Values needed before either test can be sure: with fewer, not even a perfect step has so small a p."""
 _WINDOW = 10
 """Values on each side of a known place that are compared."""
 _LEAST = 3

@@ -6,11 +6,9 @@ import statistics
 from collections.abc import Iterable
 
 from reports import units
+from reports.drift import FOUND_FROM, KNOWN_FROM
 from reports.history import Drift, History
 from reports.parts import Column, Table
-
-_LEAST_RUNS = 6
-"""With fewer, three on each side can not be told apart."""
 
 
 def sentences(history: History) -> tuple[str, ...]:
@@ -18,9 +16,12 @@ def sentences(history: History) -> tuple[str, ...]:
     if history.drifts:
         return tuple(_drift_sentence(drift) for drift in history.drifts)
     runs = len(history.points)
-    if runs < _LEAST_RUNS:
+    if runs < KNOWN_FROM:
         return (f"{runs} {'run' if runs == 1 else 'runs'}: too few to tell drift from noise.",)
-    return (f"No drift beyond noise in {units.count(runs)} runs.",)
+    text = f"No drift beyond noise in {units.count(runs)} runs."
+    if runs < FOUND_FROM:
+        text += f" Under one engine it takes {FOUND_FROM} runs to tell."
+    return (text,)
 
 
 def _drift_sentence(drift: Drift) -> str:

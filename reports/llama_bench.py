@@ -14,6 +14,7 @@ from typing import Literal, cast
 
 from probes.records import CellResult, EngineFacts, GroupResult, Run
 from reports import measured, stats, units
+from reports.disturbed import counted_samples
 from reports.text import clean
 
 Kind = Literal["str", "int", "bool", "float"]
@@ -153,14 +154,18 @@ def _cell_tests(run: Run, group: GroupResult, cell: CellResult) -> Iterator[Benc
     A first pass that stands apart does not count, as llama-bench's warm-up does not.
     """
     threads = group.resolved or group.settings
-    read = stats.counted([(one.pass_index, float(one.prefill_ns)) for one in cell.samples])
+    read = stats.counted([(one.pass_index, float(one.prefill_ns)) for one in counted_samples(cell)])
     if cell.prompt_tokens and read:
         yield with_samples(
             _blank(run, group, n_prompt=cell.prompt_tokens, n_threads=threads.threads_batch), _whole(read)
         )
     steps = max((len(one.decode_ns) for one in cell.samples), default=0)
     written = stats.counted(
-        [(one.pass_index, float(sum(one.decode_ns))) for one in cell.samples if len(one.decode_ns) == steps]
+        [
+            (one.pass_index, float(sum(one.decode_ns)))
+            for one in counted_samples(cell)
+            if len(one.decode_ns) == steps
+        ]
     )
     if steps and written:
         yield with_samples(

@@ -203,7 +203,7 @@ def _from_data_sheet(evidence: Evidence) -> Iterator[Notice]:
     if bandwidth is None or evidence.sources.get("gpu_bandwidth_bytes_s") != "data sheet":
         return
     rows = datasheet.rows_of(evidence.gpu_name or "")
-    where = f" ({', '.join(dict.fromkeys(row.source for row in rows))})" if rows else ""
+    where = f" ({', '.join(dict.fromkeys(row.origin for row in rows))})" if rows else ""
     name = f" of {clean(evidence.gpu_name, limit=60)}" if evidence.gpu_name else ""
     yield Notice(
         code="data-sheet",

@@ -12,6 +12,7 @@ from typing import Literal
 
 from probes.records import CacheState, CellResult, CellSample, GroupResult, LoadSample
 from reports import stats
+from reports.disturbed import counted_samples
 
 NS = 1e-9
 CACHE_STATES: tuple[CacheState, ...] = ("cold", "partial", "warm", "unknown")
@@ -38,17 +39,17 @@ def _measured(samples: Sequence[tuple[int, float]]) -> Measured | None:
 
 
 def prefill_samples(cell: CellResult) -> tuple[tuple[int, float], ...]:
-    """(pass index, seconds for the whole prompt) of each pass."""
+    """(pass index, seconds for the whole prompt) of each pass; of the quiet ones alone where they are enough."""
     if cell.prompt_tokens == 0:
         return ()
-    return tuple((sample.pass_index, sample.prefill_ns * NS) for sample in cell.samples)
+    return tuple((sample.pass_index, sample.prefill_ns * NS) for sample in counted_samples(cell))
 
 
 def decode_samples(cell: CellResult) -> tuple[tuple[int, float], ...]:
-    """(pass index, mean seconds of the pass's decode steps) of each pass that decoded."""
+    """(pass index, mean seconds of the pass's decode steps) of each of these passes that decoded."""
     return tuple(
         (sample.pass_index, statistics.fmean(sample.decode_ns) * NS)
-        for sample in cell.samples
+        for sample in counted_samples(cell)
         if sample.decode_ns
     )
 
@@ -67,7 +68,7 @@ def _decoding_passes(cell: CellResult) -> list[CellSample]:
     """Passes that decoded, without a first one that stands apart."""
     pairs = decode_samples(cell)
     others = [value for index, value in pairs if index > 0]
-    decoding = [sample for sample in cell.samples if sample.decode_ns]
+    decoding = [sample for sample in counted_samples(cell) if sample.decode_ns]
     return [
         sample
         for sample, (index, value) in zip(decoding, pairs, strict=True)

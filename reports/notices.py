@@ -12,15 +12,10 @@ import statistics
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from probes.records import CellResult, Disturbance, GroupResult, Run
-from reports import links, measured, stats, units
+from reports import disturbed, links, measured, stats, units
 from reports.hardware_notices import hardware_notices
 from reports.text import clean
 
-FOREIGN_CPUS = 0.1
-"""CPUs' worth of time used by others, on average while a phase ran, from which on it is mentioned."""
-STOLEN_SHARE = 0.01
-THROTTLED_SHARE = 0.01
-SWAPPED_BYTES = 2**20
 LOW_MEMORY_SHARE = 0.05
 DRIFT_PASSES = 4
 """Passes needed before early ones are compared with late ones."""
@@ -80,29 +75,22 @@ def _recorded(run: Run) -> Iterator[Notice]:
         yield Notice(code="recorded", text=clean(text))
 
 
-def _mean(parts: Sequence[tuple[int, float | None]]) -> float | None:
-    """Mean of (duration, value) weighted by duration, over the values that are known."""
-    known = [(duration, value) for duration, value in parts if value is not None and duration > 0]
-    total = sum(duration for duration, _ in known)
-    return sum(duration * value for duration, value in known) / total if total else None
-
-
 def _busy_machine(run: Run) -> Iterator[Notice]:
-    foreign = _mean([(d.duration_ns, d.foreign_cpus) for d in run.disturbances])
-    if foreign is not None and foreign > FOREIGN_CPUS:
+    foreign = disturbed.mean(run.disturbances, lambda one: one.foreign_cpus)
+    if foreign is not None and foreign > disturbed.FOREIGN_CPUS:
         yield Notice(
             code="foreign-cpu",
             text=f"Other programs used {foreign:.1f} CPUs on average while measuring: close them and repeat.",
         )
-    stolen = _mean([(d.duration_ns, d.steal_fraction) for d in run.disturbances])
-    if stolen is not None and stolen > STOLEN_SHARE:
+    stolen = disturbed.mean(run.disturbances, lambda one: one.steal_fraction)
+    if stolen is not None and stolen > disturbed.STOLEN_SHARE:
         yield Notice(
             code="steal",
             text=f"The hypervisor gave {units.percent(stolen)} of the CPU time to other guests: "
             "repeat at a quieter time, or on a machine of your own.",
         )
-    throttled = _mean([(d.duration_ns, d.throttled_fraction) for d in run.disturbances])
-    if throttled is not None and throttled > THROTTLED_SHARE:
+    throttled = disturbed.mean(run.disturbances, lambda one: one.throttled_fraction)
+    if throttled is not None and throttled > disturbed.THROTTLED_SHARE:
         yield Notice(
             code="throttled",
             text=f"The container's CPU quota held the run back {units.percent(throttled)} of the time: "
@@ -112,7 +100,7 @@ def _busy_machine(run: Run) -> Iterator[Notice]:
 
 def _short_memory(run: Run) -> Iterator[Notice]:
     swapped = sum(d.swap_in_bytes or 0 for d in run.disturbances)
-    if swapped >= SWAPPED_BYTES:
+    if swapped >= disturbed.SWAPPED_BYTES:
         yield Notice(
             code="swap-in",
             text=f"{units.size(swapped)} came back from swap while measuring, so times include the disk: "
@@ -215,6 +203,43 @@ def _few_samples(run: Run, group: GroupResult) -> Iterator[Notice]:
         )
 
 
+def _disturbed_passes(run: Run, group: GroupResult) -> Iterator[Notice]:
+    del run
+    by_use: dict[bool, list[CellResult]] = {}
+    for cell in measured.measured_cells(group):
+        if len(disturbed.quiet_samples(cell)) < len(cell.samples):
+            counts = disturbed.counted_samples(cell) == cell.samples
+            by_use.setdefault(counts, []).append(cell)
+    for counts, cells in sorted(by_use.items()):
+        yield _disturbed_notice(cells, counts=counts)
+
+
+def _disturbed_notice(cells: Sequence[CellResult], *, counts: bool) -> Notice:
+    hit = [len(cell.samples) - len(disturbed.quiet_samples(cell)) for cell in cells]
+    most = max(range(len(cells)), key=hit.__getitem__)
+    why = dict.fromkeys(code for cell in cells for sample in cell.samples for code in sample.disturbed)
+    lengths = tuple(cell.prompt_tokens for cell in cells)
+    seen = (
+        f"At {_lengths(lengths)} tokens up to {hit[most]} of {len(cells[most].samples)} passes ran while the "
+        f"machine was busy with something else ({', '.join(_DISTURBING_WORDS.get(c, clean(c)) for c in why)})"
+    )
+    if counts:
+        text = (
+            f"{seen}: fewer than {stats.MIN_COUNTED} were quiet, so all count. Close other programs, repeat."
+        )
+        return Notice(code="disturbed", prompt_tokens=lengths, text=text)
+    text = f"{seen}. They are kept in the saved run and do not count."
+    return Notice(code="disturbed-left-out", prompt_tokens=lengths, text=text)
+
+
+_DISTURBING_WORDS = {
+    "foreign-cpu": "other programs",
+    "steal": "other guests of the host",
+    "throttled": "the container's CPU quota",
+    "swap-in": "memory from swap",
+}
+
+
 def _first_pass(run: Run, group: GroupResult) -> Iterator[Notice]:
     del run
     for phase, of_cell in _TIMED:
@@ -310,6 +335,7 @@ _RUN_CHECKS: tuple[Callable[[Run], Iterator[Notice]], ...] = (
 _GROUP_CHECKS: tuple[Callable[[Run, GroupResult], Iterator[Notice]], ...] = (
     _noise,
     _few_samples,
+    _disturbed_passes,
     _first_pass,
     _drift,
     _threads,

@@ -150,7 +150,9 @@ def _odd_number(rng: random.Random, data: bytearray, seed: Seed) -> str:
     field = rng.choice([field for field in seed.fields if field.kind != "text" and field.size])
     size = min(field.size, 8)
     old = int.from_bytes(data[field.start : field.start + size], "little")
-    new = rng.choice([*_ODD_NUMBERS, old + 1, old - 1, old * 2, rng.getrandbits(8 * size)]) % (1 << (8 * size))
+    new = rng.choice([*_ODD_NUMBERS, old + 1, old - 1, old * 2, rng.getrandbits(8 * size)]) % (
+        1 << (8 * size)
+    )
     data[field.start : field.start + size] = new.to_bytes(size, "little")
     return f"{field.kind} at {field.start}: {old} -> {new}"
 

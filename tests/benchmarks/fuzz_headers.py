@@ -1,12 +1,14 @@
 """Damaged model files through the real command: it must refuse each with one clear line, or measure it.
 
-python tests/benchmarks/fuzz_headers.py [--cases 20000] [--first 0] [--engine-every 20] [--folder FOLDER]
+PYTHONPATH=tests python tests/benchmarks/fuzz_headers.py [--cases 20000] [--first 0] [--measure-every 4]
+                                                         [--engine-every 5] [--folder FOLDER] [--json]
 
 Each case is a file damaged by `tests/mutations.py`, from the demo model and generated ones, given to
-`llmphase profile` in a process of its own: on a scripted engine and with its address space limited to 1 GiB
-first, and every N-th of the files that were measured again on the real engine. Wanted of every case: the
-exit code 2 or 3 with one line on standard error, or 0; no traceback, nothing over 10 s, no file that is
-refused for its header over 1 GiB of memory. Ends with exit code 1 where a case broke that; the file is kept.
+`llmphase profile` in a process of its own with its address space limited to 1 GiB. Beside it stands a model
+that is not there, so that a file whose damage its header does not show ends the command, too. Every 4th of
+those is then measured on a scripted engine, and every 5th of these again on the real engine. Wanted of every
+case: the exit code 2 or 3 with one line on standard error, or 0 with a report; no traceback, nothing over
+10 s, no control character. Ends with exit code 1 where a case broke that; such a file is kept.
 """
 
 from __future__ import annotations
@@ -27,17 +29,18 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).parents[1])]
-
 import mutations
 import tiny_models
 
+from probes.errors import LlmphaseError
 from probes.model_sources import resolve_models
 from profiler_cli import entry
 
+TESTS_FOLDER = Path(__file__).parents[1]
 LIMIT_BYTES = 1 << 30
 LONGEST_S = 10.0
 PATIENCE_S = 60.0
+ABSENT = "absent.gguf"
 OPTIONS = ("-p", "8", "-n", "2", "-r", "1", "--budget", "5s", "--no-repack", "--no-save", "--quiet")
 GENERATED = (
     *(tiny_models.write_tiny_llama, tiny_models.write_tiny_moe, tiny_models.write_tiny_sliding_window),
@@ -58,14 +61,17 @@ class Outcome:
     memory_bytes: int
     """Peak resident memory of the command and of the processes that it started."""
 
+    @property
+    def was_accepted(self) -> bool:
+        """The damaged file was believed: the absent one was complained of."""
+        return self.code == 2 and f"no file {ABSENT}" in self.errors.decode("utf-8", "replace")
+
     def problem(self) -> str | None:
         """What is wrong with it; None: all is well."""
         if self.code is None or self.wall_s > LONGEST_S:
             return f"took {self.wall_s:.1f} s"
         if self.code not in (0, 2, 3):
             return f"exit code {self.code}"
-        if self.code == 2 and self.memory_bytes > LIMIT_BYTES:
-            return f"took {self.memory_bytes >> 20} MiB"
         text = self.errors.decode("utf-8", "replace")
         if "Traceback" in text:
             return "a traceback"
@@ -86,15 +92,42 @@ class Runner:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._environment = {"LLMPHASE_DATA_DIR": str(folder / "data"), "COLUMNS": "80", "HOME": str(folder)}
-        import profiler_cli.app
-        import profiler_cli.measuring
-        import reports.report  # noqa: F401 - so that no fork has to
+        self._import_all()
 
-    def run(self, path: Path, *, scripted: bool) -> Outcome:
+    def _import_all(self) -> None:
+        """One command here, so that no fork has to import anything."""
+        from profiler_cli import app, measuring
+        from reports import report
+
+        assert measuring
+        assert report
+        with contextlib.suppress(LlmphaseError):
+            app.run(["profile", ABSENT, *OPTIONS])
+
+    def header(self, path: Path) -> Outcome:
+        """The command as far as the file's header decides."""
+        return self._run([str(path), ABSENT], LIMIT_BYTES)
+
+    def scripted(self, path: Path) -> Outcome:
+        """The whole command; the engine does nothing."""
+        return self._run(
+            [str(path)], LIMIT_BYTES, LLMPHASE_ENGINE="fakes:scripted", PYTHONPATH=str(TESTS_FOLDER)
+        )
+
+    def real(self, path: Path) -> Outcome:
+        """The whole command; what the engine may use is its own affair."""
+        return self._run([str(path)], None)
+
+    def _run(self, models: list[str], limit_bytes: int | None, **extra: str) -> Outcome:
+        """A busy machine can make anything slow once: such a case is run a second time."""
+        outcome = self._run_once(models, limit_bytes, extra)
+        return self._run_once(models, limit_bytes, extra) if outcome.wall_s > LONGEST_S else outcome
+
+    def _run_once(self, models: list[str], limit_bytes: int | None, extra: dict[str, str]) -> Outcome:
         began = time.monotonic()
         pid = os.fork()
         if pid == 0:
-            self._command(path, scripted=scripted)
+            self._command(models, limit_bytes, extra)
         code, usage = self._wait(pid, began + PATIENCE_S)
         return Outcome(
             code=code,
@@ -104,18 +137,17 @@ class Runner:
             memory_bytes=usage.ru_maxrss * 1024,
         )
 
-    def _command(self, path: Path, *, scripted: bool) -> None:
+    def _command(self, models: list[str], limit_bytes: int | None, extra: dict[str, str]) -> None:
         """The child: never returns."""
         code: object = 1
         try:
             os.setsid()
             for number, name in ((1, "output"), (2, "errors")):
                 os.dup2(os.open(self._folder / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
-            os.environ.update(self._environment)
-            if scripted:
-                os.environ.update(LLMPHASE_ENGINE="fakes:scripted", PYTHONPATH=sys.path[0])
-                resource.setrlimit(resource.RLIMIT_AS, (LIMIT_BYTES, LIMIT_BYTES))
-            sys.argv = ["llmphase", "profile", str(path), *OPTIONS]
+            os.environ.update(self._environment | extra)
+            if limit_bytes is not None:
+                resource.setrlimit(resource.RLIMIT_AS, (limit_bytes, limit_bytes))
+            sys.argv = ["llmphase", "profile", *models, *OPTIONS]
             entry.main()
         except SystemExit as end:
             code = end.code
@@ -142,36 +174,36 @@ class Figures:
 
     cases: int = 0
     refused: int = 0
-    failed: int = 0
-    measured: int = 0
-    engine_cases: int = 0
-    engine_refused: int = 0
+    """By their headers."""
+    measured: dict[str, dict[str, int]] = dataclasses.field(default_factory=dict)
+    """Engine -> exit code -> cases, of files that were not refused."""
     longest_s: float = 0.0
     most_memory_bytes: int = 0
-    """Of refused files."""
+    """Of the command before an engine is asked for."""
     problems: list[str] = dataclasses.field(default_factory=list)
 
-    def take(self, outcome: Outcome) -> None:
+    def take_header(self, outcome: Outcome) -> None:
         self.cases += 1
-        self.refused += outcome.code == 2
-        self.failed += outcome.code == 3
-        self.measured += outcome.code == 0
+        self.refused += not outcome.was_accepted
         self.longest_s = max(self.longest_s, outcome.wall_s)
-        if outcome.code == 2:
-            self.most_memory_bytes = max(self.most_memory_bytes, outcome.memory_bytes)
+        self.most_memory_bytes = max(self.most_memory_bytes, outcome.memory_bytes)
 
-    def take_engine(self, outcome: Outcome) -> None:
-        self.engine_cases += 1
-        self.engine_refused += outcome.code == 3
+    def take_measured(self, engine: str, outcome: Outcome) -> None:
+        codes = self.measured.setdefault(engine, {})
+        codes[str(outcome.code)] = codes.get(str(outcome.code), 0) + 1
         self.longest_s = max(self.longest_s, outcome.wall_s)
 
     def text(self) -> str:
+        measured = [
+            f"{engine} engine: {sum(codes.values()):,} of the others; by exit code "
+            + ", ".join(f"{code}: {count:,}" for code, count in sorted(codes.items()))
+            for engine, codes in self.measured.items()
+        ]
         lines = [
-            f"{self.cases:,} damaged files: {self.refused:,} refused (2), {self.failed:,} not measurable (3), "
-            f"{self.measured:,} measured (0)",
-            f"again on the real engine: {self.engine_cases:,}, of these {self.engine_refused:,} ended with 3",
-            f"longest {self.longest_s:.1f} s; most memory of a refused one "
-            f"{self.most_memory_bytes / 2**20:.0f} MiB",
+            f"{self.cases:,} damaged files: {self.refused:,} refused by their headers",
+            *measured,
+            f"longest {self.longest_s:.1f} s",
+            f"most memory until an engine is asked for: {self.most_memory_bytes / 2**20:.0f} MiB",
             f"problems: {len(self.problems)}",
             *(f"  {problem}" for problem in self.problems),
         ]
@@ -187,26 +219,30 @@ def seeds(folder: Path) -> Iterator[mutations.Seed]:
         yield mutations.seed_of(demo, whole=False)
 
 
-def fuzz(folder: Path, cases: Iterator[mutations.Case], engine_every: int, kept: Path) -> Figures:
+def fuzz(
+    folder: Path, cases: Iterator[mutations.Case], kept: Path, *, measure_every: int, engine_every: int
+) -> Figures:
     """Run the cases; files that broke a promise are copied to `kept`."""
     figures, runner = Figures(), Runner(folder)
     path = folder / "damaged.gguf"
+    accepted = 0
     for number, case in enumerate(cases):
         case.write(path)
-        outcome = _twice_if_slow(runner, path, scripted=True)
-        figures.take(outcome)
+        outcome = runner.header(path)
+        figures.take_header(outcome)
         _judge(figures, case, outcome, path, kept / f"{number}.gguf")
-        if outcome.code == 0 and engine_every and figures.measured % engine_every == 0:
-            outcome = _twice_if_slow(runner, path, scripted=False)
-            figures.take_engine(outcome)
-            _judge(figures, case, outcome, path, kept / f"{number}-engine.gguf")
+        if not outcome.was_accepted:
+            continue
+        accepted += 1
+        for engine, run, every in (
+            ("scripted", runner.scripted, measure_every),
+            ("real", runner.real, measure_every * engine_every),
+        ):
+            if every and accepted % every == 0:
+                outcome = run(path)
+                figures.take_measured(engine, outcome)
+                _judge(figures, case, outcome, path, kept / f"{number}-{engine}.gguf")
     return figures
-
-
-def _twice_if_slow(runner: Runner, path: Path, *, scripted: bool) -> Outcome:
-    """A busy machine can make anything slow once."""
-    outcome = runner.run(path, scripted=scripted)
-    return runner.run(path, scripted=scripted) if outcome.wall_s > LONGEST_S else outcome
 
 
 def _judge(figures: Figures, case: mutations.Case, outcome: Outcome, path: Path, copy: Path) -> None:
@@ -224,14 +260,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--cases", type=int, default=20_000)
     parser.add_argument("--first", type=int, default=0)
-    parser.add_argument("--engine-every", type=int, default=20)
+    parser.add_argument("--measure-every", type=int, default=4)
+    parser.add_argument("--engine-every", type=int, default=5)
     parser.add_argument("--folder", type=Path, default=Path("fuzz-problems"))
     parser.add_argument("--json", action="store_true")
     asked = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="llmphase-fuzz-") as name:
         good = list(seeds(Path(name)))
         cases = mutations.damaged(good, asked.first, asked.cases)
-        figures = fuzz(Path(name), cases, asked.engine_every, asked.folder)
+        figures = fuzz(
+            Path(name),
+            cases,
+            asked.folder,
+            measure_every=asked.measure_every,
+            engine_every=asked.engine_every,
+        )
     print(json.dumps(dataclasses.asdict(figures)) if asked.json else figures.text())
     return 1 if figures.problems else 0
 

@@ -1,8 +1,8 @@
 """Do the verdicts on remote devices follow the processors? The demo model, layers on a loopback server.
 
 A server with more threads than the host must be advised for, one with fewer against. Needs two idle cores;
-by hand: `python tests/benchmarks/remote_devices.py [PORT]`. Ends with exit code 1 where a verdict is the wrong
-way round.
+by hand: `python tests/benchmarks/remote_devices.py [PORT]`. Ends with exit code 1 where a verdict is the
+wrong way round.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from reports.datasheet import facts_about, find, rows_of, sheets
@@ -34,6 +36,13 @@ def test_a_device_by_any_spelling(name: str, found: str, gb_s: float) -> None:
 @pytest.mark.parametrize("name", ["RTX 3090 Ultra", "GTX 3090", "RTX 4090 Laptop Ti", "Mali-G720", "", "RTX"])
 def test_another_device_is_unknown(name: str) -> None:
     assert find(name) == ()
+
+
+def test_a_card_of_two_processors_is_two_devices() -> None:
+    # 2 x 12 GiB at 2 x 240 GB/s: the driver lists two, layers are read from one at a time.
+    (half,) = find("Tesla K80")
+    assert (half.memory_bytes, half.bandwidth_bytes_s) == (12 * GIB, 240e9)
+    assert facts_about({"gpu_name": "2x Tesla K80"})["gpu_memory_bytes"] == 24 * GIB
 
 
 def test_memory_tells_variants_apart() -> None:
@@ -83,7 +92,21 @@ def test_facts_get_the_sheets_figures_as_such() -> None:
 
 def test_every_row_is_whole_and_found_by_its_own_name() -> None:
     for sheet in sheets():
-        assert sheet.source.startswith("https://")
+        assert sheet.source
         assert 50e9 <= sheet.bandwidth_bytes_s <= 10e12
         assert sheet.memory_bytes is not None or sheet.is_unified
         assert sheet in rows_of(sheet.name)
+
+
+def test_a_row_names_a_page_or_shows_a_sum_that_is_right() -> None:
+    derived = [sheet for sheet in sheets() if sheet.basis != "page"]
+    assert derived
+    for sheet in derived:
+        sum_ = re.fullmatch(r"derived: (\d+) bit x ([\d.]+) Gbit/s / 8", sheet.basis)
+        assert sum_ is not None, sheet
+        gb_s = int(sum_[1]) * float(sum_[2]) / 8
+        assert sheet.bandwidth_bytes_s / 1e9 == pytest.approx(gb_s, abs=0.5)
+        assert sheet.origin == f"{sheet.source}, {sheet.basis}"
+    for sheet in set(sheets()) - set(derived):
+        assert sheet.origin == sheet.source
+        assert sheet.source.startswith("https://")

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from reports.drift import find_shifts, pettitt, rank_sum_p
+from reports.drift import FOUND_FROM, KNOWN_FROM, find_shifts, pettitt, rank_sum_p
 
 
 def noise(count: int, level: float = 100.0, spread: float = 0.01, seed: int = 1) -> list[float]:
@@ -71,6 +71,16 @@ def test_a_found_place_beside_a_known_one_is_that_one() -> None:
     values = [*noise(30), 100.0, *noise(29, level=90.0, seed=2)]
     (shift,) = find_shifts(values, [30])
     assert shift.position == 30
+
+
+def test_how_many_values_a_perfect_step_takes() -> None:
+    def step(each: int) -> list[float]:
+        return [100.0 + i for i in range(each)] + [50.0 + i for i in range(each)]
+
+    assert find_shifts(step(KNOWN_FROM // 2), [KNOWN_FROM // 2])
+    assert not find_shifts(step(KNOWN_FROM // 2 - 1), [KNOWN_FROM // 2 - 1])
+    assert find_shifts(step(FOUND_FROM // 2))
+    assert not find_shifts(step(FOUND_FROM // 2 - 1))
 
 
 def test_single_wild_values_are_no_drift() -> None:

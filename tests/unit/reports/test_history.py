@@ -142,8 +142,12 @@ class TestDrift:
         assert len(found.drifts) == 2
 
     def test_none(self) -> None:
-        found = history(*[run(day) for day in range(8)])
-        assert sentences(found) == ("No drift beyond noise in 8 runs.",)
+        found = history(*[run(day) for day in range(16)])
+        assert sentences(found) == ("No drift beyond noise in 16 runs.",)
+
+    def test_few_runs_tell_little(self) -> None:
+        (text,) = sentences(history(*[run(day) for day in range(8)]))
+        assert text == "No drift beyond noise in 8 runs. Under one engine it takes 16 runs to tell."
 
     def test_too_few(self) -> None:
         assert sentences(history(run(0))) == ("1 run: too few to tell drift from noise.",)

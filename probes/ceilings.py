@@ -112,6 +112,7 @@ class _DeviceBench:
         self._wanted = wanted
         self._end_s = end_s
         self._is_cpu = device.facts.kind == "cpu"
+        self._is_remote = device.facts.name.startswith("RPC")
         self._set_bytes, doubt = _weight_set(device, wanted.memory_bytes)
         self._unknown: dict[str, str] = {} if doubt is None else {"memory_bytes_s": doubt}
         self._rates: list[KernelRate] = []
@@ -129,17 +130,25 @@ class _DeviceBench:
             if not self._is_cpu:
                 with self._trying("transfer_bytes_s"):
                     self._measure_transfer(backend)
-            for weight_type in self._types():
-                with self._trying("memory_bytes_s"):
-                    self._measure_large_vector(backend, weight_type)
-                with self._trying("compute_flops_s"):
-                    self._measure_large_batch(backend, weight_type)
-            for shape in self._wanted.shapes:
-                with self._trying("rates"):
-                    self._measure_own(backend, shape)
+            # Large weights take long to get to another machine: there the model's own sizes matter more.
+            parts = [self._measure_all_large, self._measure_all_own]
+            for measure in reversed(parts) if self._is_remote else parts:
+                measure(backend)
         if self._spreads and statistics.median(self._spreads) > _BUSY_SPREAD:
             self._unknown["rates"] = "busy: runs of the same kernel differed too much, something else ran"
         return self._ceiling()
+
+    def _measure_all_large(self, backend: Backend) -> None:
+        for weight_type in self._types():
+            with self._trying("memory_bytes_s"):
+                self._measure_large_vector(backend, weight_type)
+            with self._trying("compute_flops_s"):
+                self._measure_large_batch(backend, weight_type)
+
+    def _measure_all_own(self, backend: Backend) -> None:
+        for shape in self._wanted.shapes:
+            with self._trying("rates"):
+                self._measure_own(backend, shape)
 
     def _ceiling(self) -> DeviceCeiling:
         vectors = [rate.weight_bytes / rate.seconds for rate in self._large if rate.batch == 1]

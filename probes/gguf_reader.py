@@ -158,6 +158,10 @@ def _missing(path: Path) -> ModelFileError:
     )
 
 
+def _padded(n_bytes: int, alignment: int) -> int:
+    return -(-n_bytes // alignment) * alignment
+
+
 class _Reader:
     """A cursor over the header that never goes beyond the file or the limits."""
 
@@ -294,12 +298,20 @@ class _Reader:
             or alignment & (alignment - 1)
         ):
             self._corrupt(f"its alignment is {clean_text(str(alignment), 40)}")
-        data_start = -(-self._position // alignment) * alignment
-        needed = data_start + max((tensor.offset + tensor.n_bytes for tensor in tensors), default=0)
+        needed = _padded(self._position, alignment) + self._data_bytes(tensors, alignment)
         if tensors and self._size < needed:
             self._fail(
                 f"has {self._size:,} of {needed:,} bytes: cut short, or still downloading", "truncated-file"
             )
+
+    def _data_bytes(self, tensors: tuple[TensorInfo, ...], alignment: int) -> int:
+        """Bytes of all tensors, which follow each other as the header lists them: the engine wants it so."""
+        end = 0
+        for tensor in tensors:
+            if tensor.offset != _padded(end, alignment):
+                self._corrupt(f"tensor {clean_text(tensor.name)!r} is not where the one before it ends")
+            end = tensor.offset + tensor.n_bytes
+        return end
 
     # Reading.
 

@@ -409,20 +409,23 @@ class GroupSession:
             if isinstance(error, WorkerCrash) and self._is_repacking_crash(error):
                 self._measure_without_repacking(error)
             else:
-                self._after_failure(stage, f"{error.reason}: {error}")
+                self._after_failure(stage, error)
 
-    def _after_failure(self, stage: str, reason: str) -> None:
+    def _after_failure(self, stage: str, error: LlmphaseError) -> None:
         """Put the reason where it belongs; then a fresh worker goes on with what is left."""
         self.end()
+        reason = f"{error.reason}: {error}"
         self._failures += 1
-        if stage == "load" and self._failures == 1:
+        is_first_load = stage == "load" and not self._record.is_loaded
+        tries_again = is_first_load and self._failures == 1 and isinstance(error, WorkerCrash)
+        if is_first_load and not tries_again:
             self._record.fail(reason)
         elif stage == "pass":
             self._record.fail_current_cell(reason)
         else:
             self._record.warn(f"{stage}: {reason}")
         self._watch.changed()
-        if self._record.is_loaded and self._has_more():
+        if tries_again or (self._record.is_loaded and self._has_more()):
             self._go_on(reason)
 
     def _go_on(self, reason: str) -> None:

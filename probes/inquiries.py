@@ -83,6 +83,12 @@ def prepare_prompt(path: str, prompt: str, *, system: str | None, chat: bool, pr
     return _ask(command, Prepared, "the engine did not count the prompt's tokens")
 
 
+def ceilings_budget_s(servers: tuple[str, ...]) -> float:
+    """What measuring ceilings may take: seconds for the machine itself, and more for each server, to which
+    weights have to get first."""
+    return min(_BUDGET_S * (1 + 2 * len(servers)), _ANSWER_TIMEOUT_S / 2)
+
+
 def measure_ceilings_of(
     group: GroupResult, machine: MachineFacts, engine: EngineFacts
 ) -> tuple[DeviceCeiling, ...]:
@@ -100,6 +106,7 @@ def measure_ceilings_of(
         weight_buffers=tuple(place.buffer for place in resolved.placements if place.model_bytes),
         memory_bytes=machine.memory_available_bytes,
         servers=group.settings.rpc_servers,
+        budget_s=ceilings_budget_s(group.settings.rpc_servers),
     )
     return _ceilings(command, machine, engine)
 

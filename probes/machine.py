@@ -192,7 +192,7 @@ def _portable_affinity() -> int | None:
 
 
 def _linux_memory(root: Path) -> _Memory:
-    """The system's memory; what is available is cut to what control groups still grant."""
+    """The system's memory; what is available is cut to what control groups and process limits still grant."""
     values: dict[str, int] = {}
     for line in _text(root / "proc/meminfo").splitlines():
         name, _, rest = line.partition(":")
@@ -201,10 +201,22 @@ def _linux_memory(root: Path) -> _Memory:
             values[name] = int(number[0]) * 1024
     available = values.get("MemAvailable")
     headroom = cgroups.memory_headroom_bytes(cgroups.groups("memory", root))
-    if available is not None and headroom is not None:
-        available = min(available, headroom)
+    limits = [limit for limit in (available, headroom, _address_space_left(root)) if limit is not None]
+    available = None if available is None else min(limits)
     swap = values["SwapTotal"] - values["SwapFree"] if {"SwapTotal", "SwapFree"} <= values.keys() else None
     return _Memory(total=values.get("MemTotal"), available=available, swap_used=swap)
+
+
+def _address_space_left(root: Path) -> int | None:
+    """What `ulimit -v` still grants a process like this one, the engine's libraries not counted; None without
+    such a limit."""
+    import resource
+
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    pages = _text(root / "proc/self/statm").split()[:1]
+    if limit == resource.RLIM_INFINITY or not pages or not pages[0].isdecimal():
+        return None
+    return max(0, limit - int(pages[0]) * resource.getpagesize())
 
 
 def _portable_memory() -> _Memory:

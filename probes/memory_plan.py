@@ -11,6 +11,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 
 from probes.errors import UnmeasurableError
+from probes.model_sizes import smaller_variants
 from probes.placement_plan import Share, bytes_per_element, offload_devices, place
 from probes.records import DeviceFacts, MachineFacts, ModelFacts, Placement, Settings
 
@@ -45,6 +46,11 @@ class MemoryPlan:
     """GPUs, remote ones too, that layers may go to; empty without one."""
     max_n_ctx: int | None
     """Largest context in tokens that fits, up to the training context or what was asked; 0: none does."""
+    fitting_quantization: str | None
+    """Of a load that does not fit: the largest usual quantization of the model that would, at this context;
+    None: none would, or the header does not tell."""
+    fitting_quantization_bytes: int | None
+    """About what its weights take."""
     gpu_layers: int | None
     """Layers on devices, the output layer counting as one; as asked, for `auto` as many as fit. None: not
     known."""
@@ -103,19 +109,38 @@ def plan_memory(
         host_available_bytes=machine.memory_available_bytes,
         devices=_device_needs(used, need),
         max_n_ctx=None,
+        fitting_quantization=None,
+        fitting_quantization_bytes=None,
         gpu_layers=need.layers,
     )
     if reserved:
         plan = _with_reserved(plan, need, reserved)
-    if need.kv is None or plan.fits is None:
+    if plan.fits is None:
         return plan
 
-    def fits(candidate: int) -> bool:
-        trial = _need(model, settings, candidate, used)
+    def fits(model: ModelFacts, n_ctx: int) -> bool:
+        trial = _need(model, settings, n_ctx, used)
         sized = dataclasses.replace(plan, host_need_bytes=trial.host, devices=_device_needs(used, trial))
         return sized.fits is not False
 
-    return dataclasses.replace(plan, max_n_ctx=_largest(max(n_ctx, _padded(model.n_ctx_train or 0)), fits))
+    if need.kv is not None:
+        most = max(n_ctx, _padded(model.n_ctx_train or 0))
+        plan = dataclasses.replace(plan, max_n_ctx=_largest(most, lambda candidate: fits(model, candidate)))
+    if plan.fits:
+        return plan
+    return _with_quantization(plan, smaller_variants(model), lambda variant: fits(variant, n_ctx))
+
+
+def _with_quantization(
+    plan: MemoryPlan, variants: Sequence[tuple[str, ModelFacts]], fits: Callable[[ModelFacts], bool]
+) -> MemoryPlan:
+    """The plan with the first of the variants, largest first, that fits."""
+    for name, variant in variants:
+        if fits(variant):
+            return dataclasses.replace(
+                plan, fitting_quantization=name, fitting_quantization_bytes=variant.model_bytes
+            )
+    return plan
 
 
 def _with_reserved(plan: MemoryPlan, need: _Need, reserved: Sequence[Placement]) -> MemoryPlan:
@@ -321,13 +346,22 @@ def _shortage(plan: MemoryPlan) -> str:
 
 
 def _way_out(plan: MemoryPlan) -> str:
+    ways = []
     if plan.max_n_ctx:
-        way = f"a context of {plan.max_n_ctx:,} tokens fits: give shorter lengths, or that --ctx"
-    elif _is_enough(plan.host_need_bytes, plan.host_available_bytes) is False:
-        way = "no context is small enough: take a smaller quantization or close other programs"
-    else:
-        way = "place fewer layers with --gpu-layers, or let `auto` choose"
-    return f"{way}; --force tries all the same"
+        ways.append(f"a context of {plan.max_n_ctx:,} tokens fits: give shorter lengths, or that --ctx")
+    if plan.fitting_quantization:
+        size = _size(plan.fitting_quantization_bytes or 0)
+        ways.append(
+            f"as {plan.fitting_quantization} (about {size} of weights) this model fits at that context"
+        )
+    if _is_enough(plan.host_need_bytes, plan.host_available_bytes) is not False:
+        ways.append("place fewer layers with --gpu-layers, or let `auto` choose")
+    elif not ways:
+        ways.append(
+            "neither a smaller context nor a usual quantization fits: close other programs, or take a"
+            " smaller model"
+        )
+    return "; ".join([*ways, "--force tries all the same"])
 
 
 def _size(n_bytes: int) -> str:

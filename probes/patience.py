@@ -9,8 +9,6 @@ LEAST_CALL_NS = 120 * 10**9
 LEAST_LOAD_NS = 300 * 10**9
 SLOWEST_FILE_BYTES_S = 20 * 10**6
 """A model file that comes slower than this, over a bad network, is given up."""
-LEAST_ASKED_NS = 10**9
-"""A worker tells of its calls no more than twice a second, so a shorter silence says nothing."""
 
 
 class Patience:

@@ -69,6 +69,7 @@ class Session:
             for group, measured in zip(plan.groups, before, strict=True)
         ]
         self._earlier_ns = 0
+        self._earlier_disturbances = 0
         now = datetime.now(timezone.utc)
         self._blank = Run(
             schema_version=SCHEMA_VERSION,
@@ -97,6 +98,7 @@ class Session:
         self._engine = earlier.engine
         self._disturbances = list(earlier.disturbances)
         self._neighbours = earlier.neighbours
+        self._earlier_disturbances = len(earlier.disturbances)
         self._earlier_ns = earlier.wall_ns
 
     @property
@@ -150,7 +152,8 @@ class Session:
 
     def _name_neighbours(self) -> None:
         """Name who took CPU meanwhile. Only now: looking at all processes would itself disturb."""
-        taken = [d.foreign_cpus for d in self._disturbances if d.foreign_cpus is not None]
+        new = self._disturbances[self._earlier_disturbances :]
+        taken = [one.foreign_cpus for one in new if one.foreign_cpus is not None]
         if taken and statistics.median(taken) > _DISTURBING_CPUS:
             self._neighbours = tuple(
                 Neighbour(name=name, cpus=cpus) for name, cpus in busiest_processes({os.getpid()})

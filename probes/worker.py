@@ -190,8 +190,8 @@ class Worker:
 
     def _warm_up(self, resolved: Resolved) -> int:
         """Each phase at its own shape until it settles; nanoseconds of a decode step. On the CPU the first
-        pass is itself the warm-up of prefill (it is labelled): a whole chunk of a large model can take minutes
-        there."""
+        pass is itself the warm-up of prefill (it is labelled): a whole chunk of a large model can take
+        minutes there."""
         step_ns = self._settle(lambda position: self._timed(position, 1))
         self._walk.expect("decode", step_ns)
         if resolved.backend != "CPU":

@@ -53,7 +53,7 @@ class ComparisonOptions:
             help="How many, where a file does not say: llama-bench's csv, sql and md. Its default is 5.",
         ),
     ] = None
-    anyway: Annotated[bool, _flag("--anyway", "Compare what is not like for like.")] = False
+    anyway: Annotated[bool, _flag("--anyway", "Compare, or resume, what is not like for like.")] = False
     fail_over: Annotated[
         str | None,
         _option("--fail-over", metavar="SHARE", help="Exit code 1 for a sure slowdown over this: 5%."),

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from probes.errors import EXIT_GATE, LlmphaseError, UnmeasurableError, UsageError
-from probes.inquiries import measure_ceilings_of, measure_links
+from probes.inquiries import ceilings_budget_s, measure_ceilings_of, measure_links
 from probes.machine import default_threads, read_machine_facts
 from probes.memory_plan import plan_memory
 from probes.plan import Asked, Plan, build_workload_plan
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from reports.diagnosis_report import DiagnosisReport, Verified
 
 
-_CEILINGS_NS = 6 * 10**9
-"""Five seconds of measuring and the start of a process."""
+_START_S = 1.0
+"""Of a process that measures ceilings."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +99,8 @@ def diagnose_model(
 
 def _ceilings_ns(plan: Plan) -> int:
     """Of the budget, what measuring ceilings may take."""
-    return min(_CEILINGS_NS, plan.options.budget_ns // 4)
+    measuring_s = ceilings_budget_s(plan.groups[0].settings.rpc_servers)
+    return min(round((measuring_s + _START_S) * 1e9), plan.options.budget_ns // 4)
 
 
 def _one_model(model: str | None, store: RunStore, *, quiet: bool) -> ModelFacts:

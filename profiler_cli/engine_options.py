@@ -84,6 +84,15 @@ class EngineOptions:
             help="Let the engine lay weights out anew for this CPU. Default: repack.",
         ),
     ] = None
+    cell_timeout: Annotated[
+        str | None,
+        _option(
+            "--cell-timeout",
+            metavar="TIME",
+            help="Give up a cell when the engine is silent for so long. Default: 10 times what its longest "
+            "call should take, at least 2m; for a load at least 5m.",
+        ),
+    ] = None
     force: Annotated[bool, _flag("--force", help="Measure what will likely not fit into memory, too.")] = (
         False
     )
@@ -212,6 +221,7 @@ class EngineOptions:
             n_cpu_moe=_numbers(self.n_cpu_moe, "--n-cpu-moe"),
             override_tensor=options.optional(options.parse_overrides, self.override_tensor),
             budget_ns=options.optional(options.parse_duration_ns, budget),
+            cell_timeout_ns=options.optional(options.parse_cell_timeout_ns, self.cell_timeout),
         )
 
 

@@ -12,9 +12,9 @@ from probes.records import ModelFacts
 from probes.run_files import RunStore
 from profiler_cli.console import note
 from profiler_cli.options import PROFILE_FORMATS
-from profiler_cli.output import Destination, deliver, report_renderer
+from profiler_cli.output import Destination
 from profiler_cli.quantizing import Quantizing, quantized
-from profiler_cli.running import Saver, check_memory, exit_code, interrupted, read_models, run_session
+from profiler_cli.running import Saver, check_memory, conclude, read_models, run_session
 from profiler_cli.wishes import Wishes
 from reports.text import clean
 from reports.units import duration
@@ -45,12 +45,7 @@ def profile_models(
     saver = Saver(store if wishes.save else None)
     links = measure_links(plan.groups[0].settings.rpc_servers)
     run = run_session(plan, machine, saver, together=together, links=links, quiet=quiet)
-    if not run.finished:
-        return interrupted(run, saver, destination)
-    saver.say(run, quiet=quiet)
-    deliver(report_renderer(run), destination, show_too=not quiet, quiet=quiet)
-    code = exit_code(run)
-    return code if code or baseline is None else baseline.compare_with(run, destination, quiet=quiet)
+    return conclude(run, saver, destination, baseline, quiet=quiet)
 
 
 def _name(model: ModelFacts) -> str:

@@ -81,6 +81,15 @@ def parse_duration_ns(text: str, option: str = "--budget") -> int:
     return total_ns
 
 
+def parse_cell_timeout_ns(text: str) -> int:
+    """As `parse_duration_ns`, from one second: the engine's process tells of its calls twice a second at the
+    most, so a shorter silence says nothing. Raises UsageError."""
+    timeout_ns = parse_duration_ns(text, "--cell-timeout")
+    if timeout_ns < _UNITS_NS["s"]:
+        raise UsageError(f"--cell-timeout: {_shown(text)} is less than 1s", reason="duration")
+    return timeout_ns
+
+
 def parse_bandwidth(text: str, option: str = "--memory-bandwidth") -> float:
     """Bytes a second from `50GB/s`, `51.2 GB/s`, `46.5GiB/s`. Raises UsageError."""
     match = re.fullmatch(r"([0-9]{1,6}(?:\.[0-9]{1,6})?) ?([MGT])(i?)B(?:/s|ps)?", text.strip(), re.I)

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from probes.errors import EXIT_DONE, EXIT_INTERRUPTED, EXIT_UNMEASURED, LlmphaseError, UnmeasurableError
 from probes.gguf_header import read_model_facts, require_decoder
@@ -33,6 +34,9 @@ from profiler_cli.progress import Progress
 from profiler_cli.streams import width_of
 from reports import disturbed, measured, stats
 from reports.text import clean
+
+if TYPE_CHECKING:
+    from profiler_cli.comparing import Baseline
 
 _MAX_PASSES = 9
 """The fewest with which a distribution-free 95 % interval of the median leaves out the extremes: where that
@@ -180,6 +184,18 @@ def exit_code(run: Run) -> int:
     return EXIT_UNMEASURED
 
 
+def conclude(
+    run: Run, saver: Saver, destination: Destination, baseline: Baseline | None, *, quiet: bool
+) -> int:
+    """Deliver a profile, whole or interrupted, and compare it where asked; the exit code."""
+    if not run.finished:
+        return interrupted(run, saver, destination)
+    saver.say(run, quiet=quiet)
+    deliver(report_renderer(run), destination, show_too=not quiet, quiet=quiet)
+    code = exit_code(run)
+    return code if code or baseline is None else baseline.compare_with(run, destination, quiet=quiet)
+
+
 def run_session(
     plan: Plan,
     machine: MachineFacts,
@@ -190,9 +206,10 @@ def run_session(
     ceilings: tuple[DeviceCeiling, ...] = (),
     links: tuple[LinkFacts, ...] = (),
     kept_ns: int = 0,
+    earlier: Run | None = None,
 ) -> Run:
     """Measure a plan, with progress on standard error; `kept_ns` of its budget is left for what comes
-    after."""
+    after. An `earlier` run of the same plan is continued."""
     options = plan.options
     progress = Progress(
         sys.stderr,
@@ -213,6 +230,7 @@ def run_session(
         ceilings=ceilings,
         links=links,
         kept_ns=kept_ns,
+        earlier=earlier,
     )
     try:
         return session.measure()

@@ -39,6 +39,6 @@ def quiet_samples(cell: CellResult) -> tuple[CellSample, ...]:
 
 
 def counted_samples(cell: CellResult) -> tuple[CellSample, ...]:
-    """The samples that figures are made of: the quiet ones where they are enough for an interval, else all."""
+    """The samples that figures are made of: the quiet ones where those give an interval, else all."""
     quiet = quiet_samples(cell)
     return quiet if len(quiet) >= stats.MIN_COUNTED else cell.samples

@@ -39,7 +39,7 @@ def _measured(samples: Sequence[tuple[int, float]]) -> Measured | None:
 
 
 def prefill_samples(cell: CellResult) -> tuple[tuple[int, float], ...]:
-    """(pass index, seconds for the whole prompt) of each pass; of the quiet ones alone where they are enough."""
+    """(pass index, seconds for the whole prompt) of each pass that counts (`counted_samples`)."""
     if cell.prompt_tokens == 0:
         return ()
     return tuple((sample.pass_index, sample.prefill_ns * NS) for sample in counted_samples(cell))

@@ -32,7 +32,7 @@ class Elsewhere:
     """The output layer counting as one."""
     decode_step_s: float
     prefill_s: float | None
-    """None without a prompt."""
+    """None without a prompt, or where the compute rates are not known."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,18 +159,21 @@ def elsewhere(
             _network_s(group, run.links),
             _network_s(then, run.links),
         )
-        prefill = None
-        if now.prefill_s is not None and now.prompt_tokens:
-            prefill = _scaled(
-                now.prefill_s,
-                roofs.prefill_roof(group, run.ceilings, now.prompt_tokens).total_s,
-                roofs.prefill_roof(then, run.ceilings, now.prompt_tokens).total_s,
-                0.0,
-                0.0,
-            )
     except roofs.UnknownRoofError:
         return None  # the report of the ceilings says why
-    return Elsewhere(layers=layers, decode_step_s=step, prefill_s=prefill)
+    return Elsewhere(layers=layers, decode_step_s=step, prefill_s=_prefill_elsewhere(run, group, now, then))
+
+
+def _prefill_elsewhere(run: Run, group: GroupResult, now: Now, then: GroupResult) -> float | None:
+    if now.prefill_s is None or not now.prompt_tokens:
+        return None
+    try:
+        roof_now, roof_then = (
+            roofs.prefill_roof(placed, run.ceilings, now.prompt_tokens).total_s for placed in (group, then)
+        )
+    except roofs.UnknownRoofError:
+        return None
+    return _scaled(now.prefill_s, roof_now, roof_then, 0.0, 0.0)
 
 
 def _share_in_use(model: ModelFacts) -> float:

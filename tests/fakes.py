@@ -13,6 +13,7 @@ import dataclasses
 import json
 import os
 import signal
+import stat
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -59,8 +60,18 @@ class Script:
     """... with this signal."""
     crash_only_repacked: bool = False
     garbage_at_position: int | None = None
-    """An evaluation that begins here writes a line on the protocol pipe that is no message."""
+    """An evaluation that begins here writes on the protocol pipe ..."""
+    garbage: str = "no message\n"
+    """... this, so many times."""
+    garbage_times: int = 1
     hang_at_position: int | None = None
+    """An evaluation of more than one token that begins here never ends."""
+    hang_in_load: bool = False
+    allocate_at_position: int | None = None
+    """An evaluation of more than one token that begins here or later takes this much memory."""
+    allocate_bytes: int = 0
+    only_once: str | None = None
+    """A file's name: crashes and hangs happen while it is not there, and make it."""
     no_template: bool = False
     print_noise: bool = False
     """Print on standard output at each evaluation, as native libraries do."""
@@ -136,6 +147,8 @@ class ScriptedEngine:
     def open_model(self, path: str, settings: Settings, progress: Callable[[float], None]) -> OpenTimes:
         self.calls.append(("open_model", path))
         self._settings = settings
+        if self.script.hang_in_load:
+            time.sleep(3600)
         if self.script.fail_load:
             raise EngineError(self.script.fail_load, reason="load")
         self._advance(self.script.open_ns)
@@ -239,21 +252,30 @@ class ScriptedEngine:
         script = self.script
         if script.print_noise:
             os.write(1, b"noise from a native library\n")
-        if script.fail_at_position is not None and start == script.fail_at_position and count > 1:
+        if count == 1:
+            return
+        if start == script.fail_at_position:
             raise EngineError("the engine failed to evaluate (scripted)", reason="decode")
-        if script.hang_at_position is not None and start == script.hang_at_position and count > 1:
+        if start == script.garbage_at_position:
+            _write_garbage(script.garbage.encode(), script.garbage_times)
+        if script.allocate_at_position is not None and start >= script.allocate_at_position:
+            bytearray(script.allocate_bytes)
+        if start == script.hang_at_position and self._may_misbehave():
             time.sleep(3600)
-        if script.garbage_at_position is not None and start == script.garbage_at_position and count > 1:
-            for descriptor in range(3, 20):  # the worker keeps the pipe under one of these numbers
-                try:
-                    os.write(descriptor, b"no message\n")
-                except OSError:
-                    continue
-        if script.crash_at_position is not None and start >= script.crash_at_position and count > 1:
+        if script.crash_at_position is not None and start >= script.crash_at_position:
             assert self._settings is not None
-            if not script.crash_only_repacked or self._settings.repack:
+            if (not script.crash_only_repacked or self._settings.repack) and self._may_misbehave():
                 os.kill(os.getpid(), signal.Signals[script.crash_signal])
                 time.sleep(5)
+
+    def _may_misbehave(self) -> bool:
+        if self.script.only_once is None:
+            return True
+        try:
+            os.close(os.open(self.script.only_once, os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            return False
+        return True
 
     def clear(self) -> None:
         self.calls.append(("clear",))
@@ -277,6 +299,17 @@ class ScriptedEngine:
 
     def close(self) -> None:
         self.calls.append(("close",))
+
+
+def _write_garbage(text: bytes, times: int) -> None:
+    for descriptor in range(3, 20):  # the worker keeps the pipe under one of these numbers
+        try:
+            if not stat.S_ISFIFO(os.fstat(descriptor).st_mode):
+                continue
+            for _ in range(times):
+                os.write(descriptor, text)
+        except OSError:
+            continue
 
 
 def scripted() -> tuple[ScriptedEngine, FakeClock]:

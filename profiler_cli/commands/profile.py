@@ -91,6 +91,15 @@ _Budget = Annotated[
     str | None,
     _option("--budget", panel=_TIME, metavar="TIME", help="Time for everything: 90s, 2m, 1h. Default: 2m."),
 ]
+_Resume = Annotated[
+    str | None,
+    _option(
+        "--resume",
+        panel=_TIME,
+        metavar="RUN",
+        help="Measure only what this saved run lacks, with its own models and settings: an id, last, last~1.",
+    ),
+]
 _Baseline = Annotated[
     str | None,
     typer.Option(
@@ -119,6 +128,7 @@ def profile(
     repetitions: _Repetitions = None,
     precision: _Precision = None,
     budget: _Budget = None,
+    resume: _Resume = None,
     baseline: _Baseline = None,
     form: ProfileFormat = None,
     output: Output = None,
@@ -134,6 +144,7 @@ def profile(
     from profiler_cli.comparing import Baseline
     from profiler_cli.measuring import profile_models
     from profiler_cli.quantizing import Quantizing
+    from profiler_cli.resuming import require_alone, resume_run
     from profiler_cli.wishes import Wishes
 
     asked = replace(
@@ -149,5 +160,9 @@ def profile(
     )
     wishes = Wishes(form=form, output=output, quiet=quiet, save=not no_save, force=engine.force)
     quantizing = Quantizing.read(quant, requantize)
+    if resume is not None:
+        require_alone(asked, others=bool(models or quantizing.types))
+        compared = Baseline.read(baseline, comparison if baseline else replace(comparison, anyway=False))
+        raise typer.Exit(resume_run(resume, asked, wishes, anyway=comparison.anyway, baseline=compared))
     compared = Baseline.read(baseline, comparison)
     raise typer.Exit(profile_models(models or [], asked, quantizing, wishes, compared))

@@ -257,8 +257,24 @@ class TestRefusal:
             " a context of 4,864 tokens fits: give shorter lengths, or that --ctx; --force tries all the same"
         )
 
-    def test_weights_alone_too_large(self) -> None:
-        assert "smaller quantization" in self.refusal(available=50 * MIB)
+    def test_neither_context_nor_quantization_helps(self) -> None:
+        # Q2_K would be 134,515,008 weights * 3.16 / 8 = 50.7 MiB.
+        assert "take a smaller model" in self.refusal(available=50 * MIB)
+
+    def test_it_names_the_largest_quantization_that_fits(self) -> None:
+        # KV cache 11.25, compute 98.4 at 512 tokens, so of 180 MiB 70.3 are left for weights: Q4_K_M would be
+        # 134,515,008 * 4.9 / 8 = 78.6 MiB, Q3_K_M 64.1 MiB.
+        message = self.refusal(available=180 * MIB)
+        assert "as Q3_K_M (about 64.1 MiB of weights) this model fits at that context" in message
+
+    def test_where_the_header_tells_no_cache_size_a_quantization_may_still_help(self) -> None:
+        unknown = model(kv_elements_per_token=None)
+        plan = plan_memory(unknown, settings(), machine(180 * MIB))
+        assert plan.fitting_quantization == "Q4_K_M"  # 78.6 + 98.4
+        assert plan.max_n_ctx is None
+
+    def test_what_fits_needs_no_other_quantization(self) -> None:
+        assert plan_memory(DEMO, settings(), machine(GIB)).fitting_quantization is None
 
     def test_a_full_device(self) -> None:
         message = self.refusal(n_gpu_layers=-1, devices=[device(100 * MIB)])

@@ -178,7 +178,14 @@ def _all_names(environment: Mapping[str, str], folder: Path | None) -> Iterator[
         if isinstance(store, HubStore):
             yield from map(str, store.flat_files())
     if folder is not None:
-        yield from map(str, gguf_files(folder, depth=0))
+        yield from map(_as_argument, gguf_files(folder, depth=0))
+
+
+def _as_argument(path: Path) -> str:
+    """The path as it can be given as MODEL: neither an option nor the name of a store."""
+    text = str(path)
+    is_ambiguous = text.startswith("-") or (":" in text and not path.is_absolute())
+    return f"./{text}" if is_ambiguous else text
 
 
 def _examine(name: str, environment: Mapping[str, str]) -> FoundModel:

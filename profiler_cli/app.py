@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -19,6 +20,7 @@ from profiler_cli.commands.profile import profile
 from profiler_cli.commands.report import report
 from profiler_cli.commands.rpc_server import rpc_server
 from profiler_cli.commands.runs import runs
+from profiler_cli.streams import say
 
 DEFAULT_TRIALS = 2
 
@@ -74,6 +76,9 @@ def run(arguments: Sequence[str]) -> int:
     except Exception as error:
         if not (hasattr(error, "show") and hasattr(error, "exit_code")):
             raise
-        error.show()  # wrong use, in the parser's own words
+        words = io.StringIO()
+        error.show(words)  # wrong use, in the parser's own words: they repeat the argument as it is
+        for line in words.getvalue().splitlines():
+            say(line)
         return int(error.exit_code)
     return EXIT_DONE

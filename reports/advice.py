@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from reports import units
 from reports.parts import Column, Fact, Facts, Table
 from reports.remedies import LEAST_SHARE, Remedy, Tool
+from reports.rules.base import Verdict
 from reports.sections import ABSENT
 from reports.text import clean
 
@@ -89,13 +90,26 @@ def _rank(advice: Advice) -> tuple[bool, float]:
     return saved is None, 0.0 if saved is None else -saved
 
 
+_PLACING = ("gpu-layers", "fit-memory")
+"""Changes of where the layers lie."""
+
+
 # --- in words ------------------------------------------------------------------------------------
 
 
-def savings_sentence(advice: Sequence[Advice], total_s: float) -> str:
-    """What saves most, as the second sentence of the answer; empty where no wait is known."""
+def savings_sentence(advice: Sequence[Advice], total_s: float, verdict: Verdict = "unknown") -> str:
+    """What saves most, as the second sentence of the answer; empty where no wait is known.
+
+    Where the verdict is the offload, layers come first even where only a trial tells what they save: other
+    changes work on a wait that is not what the machine can do.
+    """
     if total_s <= 0:
         return ""
+    first = next((one for one in advice if verdict == "offload-bound" and one.remedy.code in _PLACING), None)
+    if first is not None and first.saved_s is None:
+        most = units.duration(first.remedy.at_most_s)
+        rest = savings_sentence([one for one in advice if one is not first], total_s)
+        return f"First {clean(first.remedy.title)} (at most {most}: only a trial tells). {rest}"
     worth = [one for one in advice if (one.saved_s or 0.0) >= LEAST_SHARE * total_s]
     promising = _promising(advice)
     parts = []

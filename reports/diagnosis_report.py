@@ -167,7 +167,7 @@ def build_diagnosis_report(
     found = assess(run.groups[index], run.ceilings) if run and run.ceilings else None
     ttft_s, wait_s = _ttft_s(evidence, waits), _wait_s(waits)
     explained = diagnosis.explain if explain else ()
-    savings = savings_sentence(advice, waits.total_s)
+    savings = savings_sentence(advice, waits.total_s, diagnosis.verdict)
     return DiagnosisReport(
         verdict=diagnosis.verdict,
         is_borderline=diagnosis.is_borderline,

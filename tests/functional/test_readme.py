@@ -63,7 +63,9 @@ def test_the_readme_names_every_command_and_column() -> None:
     from profiler_cli.app import app
     from reports.rows import COLUMNS
 
-    names = [command.callback.__name__ for command in app.registered_commands if command.callback]
+    names = [
+        command.callback.__name__.replace("_", "-") for command in app.registered_commands if command.callback
+    ]
     assert [name for name in names if f"llmphase {name}" not in README] == []
     assert [column for column in COLUMNS if f"`{column}`" not in README] == []
 

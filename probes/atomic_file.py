@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
+import time
 from pathlib import Path
+
+_PREFIX, _SUFFIX = ".llmphase-", ".tmp"
+_LEFT_S = 600.0
+"""Nothing takes so long to write."""
 
 
 def replace_file(target: Path, content: bytes, *, mode: int | None = None) -> None:
@@ -15,7 +21,7 @@ def replace_file(target: Path, content: bytes, *, mode: int | None = None) -> No
     beside it.
     """
     # The name does not hold the target's: that may be as long as the file system allows.
-    descriptor, name = tempfile.mkstemp(prefix=".llmphase-", suffix=".tmp", dir=target.parent)
+    descriptor, name = tempfile.mkstemp(prefix=_PREFIX, suffix=_SUFFIX, dir=target.parent)
     temporary = Path(name)
     try:
         with os.fdopen(descriptor, "wb") as file:
@@ -28,3 +34,12 @@ def replace_file(target: Path, content: bytes, *, mode: int | None = None) -> No
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove what programs that were killed while writing have left beside their targets."""
+    youngest = time.time() - _LEFT_S
+    for path in folder.glob(f"{_PREFIX}*{_SUFFIX}"):
+        with contextlib.suppress(OSError):  # of another user, or gone by now: no harm
+            if path.stat().st_mtime < youngest:
+                path.unlink()

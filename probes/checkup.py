@@ -63,7 +63,7 @@ def read_checkup(
         on_battery=_on_battery(unknown),
         temperature_c=temperature,
         temperature_limit_c=limit,
-        neighbours=_neighbours(exclude),
+        neighbours=_neighbours(exclude, unknown),
         cpu_quota=cgroups.cpu_quota(groups),
         throttled_fraction=_throttled(groups),
         container=_container(root) if is_linux else None,
@@ -185,8 +185,11 @@ def _temperature(unknown: dict[str, str]) -> tuple[float | None, float | None]:
 # --- others --------------------------------------------------------------------------------------
 
 
-def _neighbours(exclude: Collection[int]) -> tuple[Neighbour, ...]:
+def _neighbours(exclude: Collection[int], unknown: dict[str, str]) -> tuple[Neighbour, ...]:
     busiest = busiest_processes({os.getpid(), *exclude})
+    if busiest is None:
+        unknown["neighbours"] = "the system does not list its processes here"
+        return ()
     return tuple(Neighbour(name=name, cpus=cpus) for name, cpus in busiest)
 
 

@@ -24,6 +24,8 @@ Decoder = Callable[[object], object]
 _SHOWN_CHARACTERS = 40
 _LARGEST = 2**63 - 1
 """No duration, size or count of a record comes near it; larger numbers only overflow later."""
+_MOST_TOKENS = 2**31 - 1
+"""In fields named for tokens: the engine counts positions in 32 bits."""
 _SIGNED = ("n_gpu_layers",)
 """Fields in which a negative number has a meaning (-1: all). Everywhere else it is a mistake."""
 _KINDS = (
@@ -118,8 +120,8 @@ def _record_decoder(cls: type[Any]) -> Decoder:
         for name, decoder, required in names:
             if name in value:
                 fields[name] = _at(f".{name}", decoder, value[name])
-                if name not in _SIGNED and _has_negative(fields[name]):
-                    raise _located(f".{name}", _MismatchError("expected no negative number"))
+                if problem := _out_of_range(name, fields[name]):
+                    raise _located(f".{name}", _MismatchError(problem))
             elif required:
                 raise _located(f".{name}", _MismatchError("is missing"))
         return cls(**fields)
@@ -127,12 +129,14 @@ def _record_decoder(cls: type[Any]) -> Decoder:
     return decode_record
 
 
-def _has_negative(value: object) -> bool:
-    """Whether a decoded field is, or directly holds, a number below zero."""
-    if isinstance(value, int | float):
-        return value < 0
-    items = value if isinstance(value, tuple) else value.values() if isinstance(value, dict) else ()
-    return any(isinstance(item, int | float) and item < 0 for item in items)
+def _out_of_range(name: str, value: object) -> str | None:
+    """What is wrong with a number that a decoded field is, or directly holds."""
+    items = value if isinstance(value, tuple) else value.values() if isinstance(value, dict) else (value,)
+    if name not in _SIGNED and any(isinstance(item, int | float) and item < 0 for item in items):
+        return "expected no negative number"
+    if name.endswith("_tokens") and any(isinstance(item, int) and item > _MOST_TOKENS for item in items):
+        return "expected a smaller number"
+    return None
 
 
 def _is_required(field: dataclasses.Field[Any]) -> bool:

@@ -129,18 +129,22 @@ class Sampler:
         return _portable_system(), _portable_worker(self._pid), own_s, time_ns
 
 
-def busiest_processes(exclude: Collection[int], interval_s: float = 0.2) -> list[tuple[str, float]]:
-    """Names and CPUs' worth of time of the busiest other processes, busiest first, at most three.
+def busiest_processes(exclude: Collection[int], interval_s: float = 0.2) -> list[tuple[str, float]] | None:
+    """Names and CPUs' worth of time of the busiest other processes, busiest first, at most three. None where
+    the system does not list its processes.
 
     Costs a walk over all processes, twice, and `interval_s` of waiting: not for use while a worker
     measures. `exclude` are process ids that are ours. Names are untrusted text.
     """
     import psutil
 
-    before = _cpu_seconds_by_process(exclude)
-    started = time.perf_counter()
-    time.sleep(interval_s)
-    after = _cpu_seconds_by_process(exclude)
+    try:
+        before = _cpu_seconds_by_process(exclude)
+        started = time.perf_counter()
+        time.sleep(interval_s)
+        after = _cpu_seconds_by_process(exclude)
+    except (OSError, IndexError, psutil.Error):  # no /proc, or an empty one
+        return None
     elapsed = time.perf_counter() - started
     shares = {
         process: (after[process] - before[process]) / elapsed for process in after.keys() & before.keys()

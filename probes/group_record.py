@@ -28,6 +28,8 @@ class _Cell:
     samples: list[CellSample] = dataclasses.field(default_factory=list)
     status: CellStatus = "skipped"
     reason: str | None = NOT_REACHED
+    is_open: bool = True
+    """Worth another try."""
 
 
 class GroupRecord:
@@ -100,8 +102,14 @@ class GroupRecord:
 
     @property
     def has_beside(self) -> bool:
-        """Whether what stands beside the phases is measured."""
-        return bool(self._result.sampling)
+        """Whether what stands beside the phases is measured, at all lengths that are."""
+        return bool(self._result.sampling) and not any(self.lengths_to_tokenize)
+
+    @property
+    def lengths_to_tokenize(self) -> tuple[int, ...]:
+        """Measured lengths of which tokenizing is not."""
+        known = {sample.prompt_tokens for sample in self._result.tokenize}
+        return tuple(cell.prompt_tokens for cell in self.measured() if cell.prompt_tokens not in known)
 
     @property
     def longest_load_ns(self) -> int:
@@ -109,14 +117,9 @@ class GroupRecord:
         return max((load.total_ns for load in self._loads), default=0)
 
     @property
-    def open_lengths(self) -> tuple[int, ...]:
-        """Lengths that have not failed."""
-        return tuple(length for length, cell in self._cells.items() if cell.status != "failed")
-
-    @property
     def unmeasured_lengths(self) -> tuple[int, ...]:
-        """Lengths that have neither failed nor given a sample."""
-        return tuple(length for length in self.open_lengths if not self._cells[length].samples)
+        """Lengths that have no sample and may still get one."""
+        return tuple(length for length, cell in self._cells.items() if cell.is_open and not cell.samples)
 
     def measured(self) -> tuple[CellResult, ...]:
         """The cells that have samples."""
@@ -188,12 +191,12 @@ class GroupRecord:
         )
 
     def take_beside(self, done: BesideDone) -> None:
-        """What stands beside the phases."""
-        self._change(tokenize=done.tokenize, sampling=done.sampling, requests=done.requests)
-
-    def take_request(self, done: BesideDone) -> None:
-        """The whole request once more."""
-        self._change(requests=(*self._result.requests, *done.requests))
+        """What stands beside the phases, or more of it."""
+        self._change(
+            tokenize=(*self._result.tokenize, *done.tokenize),
+            sampling=(*self._result.sampling, *done.sampling),
+            requests=(*self._result.requests, *done.requests),
+        )
 
     # What goes wrong
 
@@ -218,13 +221,19 @@ class GroupRecord:
             self._fail_cell(length, f"{reason} ({where})")
 
     def warn(self, text: str) -> None:
-        """Something a reader should know beside the engine's own warnings."""
-        self._change(engine_warnings=(*self._result.engine_warnings, text))
+        """Something a reader should know, told once."""
+        self._change(warnings=tuple(dict.fromkeys((*self._result.warnings, text))))
 
     def leave_out(self, reason: str) -> None:
         """Give the cells that are still open another reason for being skipped."""
         for length in self.unmeasured_lengths:
             self._cells[length].reason = reason
+
+    def give_up(self, reason: str) -> None:
+        """Leave out the cells that are still open, for good."""
+        for length in self.unmeasured_lengths:
+            cell = self._cells[length]
+            cell.reason, cell.is_open = reason, False
 
     def forget(self) -> None:
         """Begin again from nothing, keeping only warnings."""
@@ -232,11 +241,11 @@ class GroupRecord:
         self._cells = {length: _Cell() for length in self._options.prompt_tokens}
         self._open = []
         self._of_pass = []
-        self._change(passes=(), status="skipped", resolved=None)
+        self._change(passes=(), tokenize=(), sampling=(), requests=(), status="skipped", resolved=None)
 
     def _fail_cell(self, length: int, reason: str) -> None:
         cell = self._cells[length]
-        cell.status, cell.reason = "failed", reason
+        cell.status, cell.reason, cell.is_open = "failed", reason, False
 
     def _change(self, **fields: Any) -> None:
         self._result = dataclasses.replace(self._result, **fields)

@@ -196,7 +196,7 @@ class GroupSession:
 
     def _load_to_measure(self) -> None:
         if self._options.cold and self._is_first_load:
-            drop(self._model.files)
+            self._drop_file()
         self._is_first_load = False
         self._passes_here = 0
         self._talk = self._begin_talk()
@@ -208,6 +208,13 @@ class GroupSession:
         if self._time_left_ns() <= 0:
             self._record.leave_out("budget: loading alone took the time; give a larger --budget")
         self._watch.changed()
+
+    def _drop_file(self) -> None:
+        if not drop(self._model.files):
+            self._record.warn(
+                "--cold: this system has no way to let go of a file's pages, so loads begin with what is"
+                " cached; restart it for a cold one"
+            )
 
     def _begin_talk(self) -> Conversation:
         patience = Patience(self._options.cell_timeout_ns, self._model.file_bytes)
@@ -257,7 +264,7 @@ class GroupSession:
             if _START_COST * self._record.longest_load_ns > self._time_left_ns():
                 return
             if cold:
-                drop(self._model.files)
+                self._drop_file()
             with self._begin_talk() as talk:
                 self._load_in(talk, warm_up=False)
 
@@ -316,8 +323,8 @@ class GroupSession:
 
     def _run_beside(self) -> None:
         self._beside_done = True
-        lengths = tuple(cell.prompt_tokens for cell in self._record.measured())
-        done = self._ask_beside(lengths, _BESIDE_REPETITIONS, self._request_to_run())
+        request = None if self._record.result().requests else self._request_to_run()
+        done = self._ask_beside(self._record.lengths_to_tokenize, _BESIDE_REPETITIONS, request)
         self._record.take_beside(done)
         self._watch.changed()
 
@@ -330,7 +337,7 @@ class GroupSession:
         if last.output_tokens < self._workload.output_tokens or not self._is_cheap(last.wall_ns):
             return False
         request = self._request_to_run()
-        self._guarded("beside", lambda: self._record.take_request(self._ask_beside((), 0, request)))
+        self._guarded("beside", lambda: self._record.take_beside(self._ask_beside((), 0, request)))
         return self._talk is not None
 
     def _is_cheap(self, took_ns: int) -> bool:
@@ -429,12 +436,17 @@ class GroupSession:
             self._go_on(reason)
 
     def _go_on(self, reason: str) -> None:
-        if self._failures < _MOST_FAILURES:
-            self._guarded("load", self._load_to_measure)
-            return
-        self._record.leave_out(
-            f"{reason} (the last of {self._failures} failures in a row: this length was not tried)"
-        )
+        """A fresh worker; after too many failures in a row only for more passes over what is measured."""
+        if self._failures >= _MOST_FAILURES:
+            if not self._record.unmeasured_lengths:
+                return
+            self._record.give_up(
+                f"{reason} (the last of {self._failures} failures in a row: this length was not tried)"
+            )
+            self._failures = 0
+            if not self._has_more():
+                return
+        self._guarded("load", self._load_to_measure)
 
     def _has_more(self) -> bool:
         if self._is_finishing:
@@ -461,8 +473,8 @@ class GroupSession:
         used = [p.buffer for p in self._record.resolved.placements if p.buffer in _REPACKED_BUFFERS]
         self._record.settings = dataclasses.replace(self._record.settings, repack=False)
         self._record.warn(
-            f"it crashed ({crash.signal_name}) in its repacked weight layout ({', '.join(used)}), so this was"
-            " measured with --no-repack; give --no-repack to your runtime too"
+            f"the engine crashed ({crash.signal_name}) in its repacked weight layout ({', '.join(used)}), so"
+            " this was measured with --no-repack; give --no-repack to your runtime too"
         )
         self._record.forget()
         self._disturbed.forget()

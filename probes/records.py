@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Literal
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 """Version of the run file. Raise it with an upgrade step in `probes.run_files`."""
 
 CellStatus = Literal["ok", "failed", "skipped"]
@@ -515,6 +515,8 @@ class GroupResult:
     peak_memory_bytes: int | None
     """Peak resident memory of the measuring process."""
     device_memory: tuple[DeviceMemory, ...]
+    warnings: tuple[str, ...] = ()
+    """What went wrong or was done otherwise while measuring it, beside the reasons of its cells."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,6 +3,10 @@
 Format history (the version stands in `records.SCHEMA_VERSION`):
 
 1  the first: the fields of `records.Run` as they are, an object for each record, a list for each tuple.
+2  engine settings of placement, devices and remote servers, variants made of another file, cached tokens of a
+   request, passes under disturbance. A program that knows 1 would pass over them and take different settings
+   for the same, a variant for the user's own file, cached tokens for evaluated ones. What 1 lacks has the
+   value that it was measured with as its default.
 
 A change that an older program could not read right raises the version and adds one step to `_UPGRADES`.
 A new field with a default does not.
@@ -36,7 +40,7 @@ MAX_FILE_BYTES = 256 * 2**20
 
 DATA_FOLDER_VARIABLE = "LLMPHASE_DATA_DIR"
 
-_UPGRADES: tuple[Callable[[Document], Document], ...] = ()
+_UPGRADES: tuple[Callable[[Document], Document], ...] = (lambda document: document,)
 """The step at index i takes a document of version i + 1 to version i + 2."""
 
 _RUN_ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,99}")
@@ -94,7 +98,8 @@ class RunFile:
     run_id: str
     path: str
     """Text: of ten thousand files, few are opened."""
-    mtime_ns: int
+    changed_ns: int
+    """The later one of the times of its content and, where the system has one, of its rights."""
     size: int
 
 
@@ -223,8 +228,8 @@ class RunStore:
         return tuple(summarize(path) for path in self._files()[:limit])
 
     def last_profiled_model(self) -> Path | None:
-        """The file that the newest readable run measured first, or the one that it was made from; None without
-        one or when it has gone."""
+        """The file that the newest readable run measured first, or the one that it was made from; None
+        without one or when it has gone."""
         for path in self._files():
             summary = summarize(path)
             if isinstance(summary, RunSummary) and summary.models:
@@ -292,7 +297,12 @@ def _run_file(entry: os.DirEntry[str]) -> RunFile | None:
         facts = entry.stat()
     except FileNotFoundError:
         return None
-    return RunFile(run_id=run_id, path=entry.path, mtime_ns=facts.st_mtime_ns, size=facts.st_size)
+    return RunFile(
+        run_id=run_id,
+        path=entry.path,
+        changed_ns=max(facts.st_mtime_ns, facts.st_ctime_ns),
+        size=facts.st_size,
+    )
 
 
 def read_text(path: Path) -> str:

@@ -1,7 +1,7 @@
 """An index of the saved runs: what lists and histories need of each, without reading all files again.
 
 It is a cache, a small SQLite file beside the runs: an entry is believed while its file has the same size and
-modification time and its own checksum is right; what is missing is read from the files. Several programs may
+times and its own checksum is right; what is missing is read from the files. Several programs may
 use it at once. A file that is no index is removed and made anew; where none can be written everything is read
 each time: slower, never wrong.
 """
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from probes.errors import LlmphaseError
-from probes.records import Origin, Run
+from probes.records import SCHEMA_VERSION, Origin, Run
 from probes.run_files import RunFile, RunModel, RunStore, RunSummary, UnreadableRun, summarize
 
 INDEX_NAME = ".index-1.sqlite"
@@ -29,7 +29,7 @@ _PATIENCE_S = 2.0
 """How long another program may be writing; then this one does without."""
 _TABLE = """
 CREATE TABLE IF NOT EXISTS entries (
-  kind TEXT NOT NULL, run_id TEXT NOT NULL, mtime_ns INTEGER NOT NULL, size INTEGER NOT NULL,
+  kind TEXT NOT NULL, run_id TEXT NOT NULL, changed_ns INTEGER NOT NULL, size INTEGER NOT NULL,
   content TEXT NOT NULL, checksum INTEGER NOT NULL, PRIMARY KEY (kind, run_id)
 ) WITHOUT ROWID
 """
@@ -89,6 +89,7 @@ class RunIndex:
     ) -> list[tuple[RunFile, Content]]:
         """Each file's entry of this kind, from the index where it is there and true."""
         path = self.store.folder / INDEX_NAME
+        kind = f"{kind} of schema {SCHEMA_VERSION}"  # what this program can not read, a newer one may
         known = _read(path, kind)
         contents = {file.run_id: known[_stamp(file)] for file in files if _stamp(file) in known}
         stale = [file for file in files if file.run_id not in contents]
@@ -119,7 +120,7 @@ _Stamp = tuple[str, int, int]
 
 
 def _stamp(file: RunFile) -> _Stamp:
-    return file.run_id, file.mtime_ns, file.size
+    return file.run_id, file.changed_ns, file.size
 
 
 def _read(path: Path, kind: str) -> dict[_Stamp, Content]:
@@ -127,7 +128,7 @@ def _read(path: Path, kind: str) -> dict[_Stamp, Content]:
     if not path.exists():
         return {}
     with _forgiving(path), contextlib.closing(_connected(path)) as database:
-        columns = "run_id, mtime_ns, size, content, checksum"
+        columns = "run_id, changed_ns, size, content, checksum"
         rows = database.execute(f"SELECT {columns} FROM entries WHERE kind = ?", (kind,))
         kept = [(row[:3], row[3]) for row in rows if row[4] == _checksum(row[3])]
         # One call for all: ten thousand would take several times as long.
@@ -141,7 +142,7 @@ def _write(path: Path, kind: str, entries: Sequence[tuple[RunFile, Content]]) ->
     rows = []
     for file, content in entries:
         text = json.dumps(content)
-        rows.append((kind, file.run_id, file.mtime_ns, file.size, text, _checksum(text)))
+        rows.append((kind, file.run_id, file.changed_ns, file.size, text, _checksum(text)))
     with _forgiving(path), contextlib.closing(_connected(path)) as database, database:
         database.execute(_TABLE)
         database.executemany("INSERT OR REPLACE INTO entries VALUES (?, ?, ?, ?, ?, ?)", rows)

@@ -101,11 +101,6 @@ class Session:
         self._earlier_disturbances = len(earlier.disturbances)
         self._earlier_ns = earlier.wall_ns
 
-    @property
-    def is_complete(self) -> bool:
-        """Whether nothing is left to measure of an earlier run."""
-        return all(session.is_complete for session in self._sessions)
-
     def measure(self) -> Run:
         """Measure everything. On KeyboardInterrupt the run comes back with `finished` False, workers
         ended and what was measured saved."""
@@ -156,7 +151,7 @@ class Session:
         taken = [one.foreign_cpus for one in new if one.foreign_cpus is not None]
         if taken and statistics.median(taken) > _DISTURBING_CPUS:
             self._neighbours = tuple(
-                Neighbour(name=name, cpus=cpus) for name, cpus in busiest_processes({os.getpid()})
+                Neighbour(name=name, cpus=cpus) for name, cpus in busiest_processes({os.getpid()}) or ()
             )
 
     def _run(self, *, finished: bool) -> Run:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from probes.atomic_file import remove_leftovers
 from probes.errors import EXIT_DONE, EXIT_INTERRUPTED, EXIT_UNMEASURED, LlmphaseError, UnmeasurableError
 from probes.gguf_header import read_model_facts, require_decoder
 from probes.inquiries import read_engine_facts, reserve
@@ -134,6 +135,8 @@ class Saver:
 
     def __init__(self, store: RunStore | None) -> None:
         self._store = store
+        if store is not None:
+            remove_leftovers(store.folder)
         self._path: Path | None = None
         self._problem: str | None = None
 

@@ -232,6 +232,8 @@ def _hot_gpu(machine: MachineFacts) -> Check | None:
 
 
 def _cpu_users(patient: Patient) -> Check:
+    if "neighbours" in patient.facts.unknown:
+        return _unknown(patient, "neighbours")
     busy = [one for one in patient.facts.neighbours if one.cpus > 0]
     total = sum(one.cpus for one in busy)
     if total < BUSY_CPUS:

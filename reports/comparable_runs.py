@@ -10,7 +10,7 @@ from reports import measured, stats
 from reports.comparable import Comparable, ComparableCell, known_texts
 from reports.notices import notices
 
-DISTURBING = frozenset({"drift", "foreign-cpu", "steal", "throttled", "swap-in"})
+DISTURBING = frozenset({"drift", "disturbed", "foreign-cpu", "steal", "throttled", "swap-in"})
 """Notices that say the figures hold more than the program's own speed."""
 TELLING = DISTURBING | {"unfinished", "memory-low", "threads-over-cores"}
 """Notices that bear on whether two runs may be compared. Noise is what a comparison itself measures."""

@@ -62,7 +62,9 @@ def frame(rows: Sequence[Row]) -> pd.DataFrame:
     """One line per row, columns in order; integers stay integers (`Int64`), missing is `<NA>`, never 0."""
     import pandas as pd
 
-    table = pd.DataFrame([dataclasses.asdict(row) for row in rows], columns=list(COLUMNS))
+    # As objects: with a missing value among them integers would become floats, and large ones others.
+    records = [dataclasses.asdict(row) for row in rows]
+    table = pd.DataFrame(records, columns=list(COLUMNS), dtype=object)
     typed: pd.DataFrame = table.astype({name: _kind(name) for name in COLUMNS})
     return typed
 

@@ -188,6 +188,19 @@ def _more_time(run: Run) -> str:
     return "--budget" if run.workload is not None else "--repetitions or --budget"
 
 
+def _failed_cells(run: Run, group: GroupResult) -> Iterator[Notice]:
+    """For a diagnosis, which has no table of cells to say it."""
+    if run.workload is None:
+        return
+    by_reason: dict[str, list[int]] = {}
+    for cell in group.cells:
+        if cell.status == "failed" and cell.reason:
+            by_reason.setdefault(cell.reason, []).append(cell.prompt_tokens)
+    for reason, lengths in by_reason.items():
+        text = f"Nothing was measured at {_lengths(lengths)} tokens: {clean(reason)}."
+        yield Notice(code="failed", prompt_tokens=tuple(lengths), text=text)
+
+
 def _few_samples(run: Run, group: GroupResult) -> Iterator[Notice]:
     few = [
         cell.prompt_tokens
@@ -217,11 +230,12 @@ def _disturbed_passes(run: Run, group: GroupResult) -> Iterator[Notice]:
 def _disturbed_notice(cells: Sequence[CellResult], *, counts: bool) -> Notice:
     hit = [len(cell.samples) - len(disturbed.quiet_samples(cell)) for cell in cells]
     most = max(range(len(cells)), key=hit.__getitem__)
-    why = dict.fromkeys(code for cell in cells for sample in cell.samples for code in sample.disturbed)
+    passes = f"{'up to ' if len(cells) > 1 else ''}{hit[most]} of {len(cells[most].samples)} passes"
+    codes = dict.fromkeys(code for cell in cells for sample in cell.samples for code in sample.disturbed)
+    why = ", ".join(_DISTURBING_WORDS.get(code, clean(code)) for code in codes)
     lengths = tuple(cell.prompt_tokens for cell in cells)
     seen = (
-        f"At {_lengths(lengths)} tokens up to {hit[most]} of {len(cells[most].samples)} passes ran while the "
-        f"machine was busy with something else ({', '.join(_DISTURBING_WORDS.get(c, clean(c)) for c in why)})"
+        f"At {_lengths(lengths)} tokens {passes} ran while the machine was busy with something else ({why})"
     )
     if counts:
         text = (
@@ -301,6 +315,19 @@ def _unaccounted(run: Run, group: GroupResult) -> Iterator[Notice]:
         )
 
 
+def _told(run: Run, group: GroupResult) -> Iterator[Notice]:
+    del run
+    for text in group.warnings[:MAX_ENGINE_LINES]:
+        yield Notice(code="recorded", text=_sentence(clean(text)))
+    more = len(group.warnings) - MAX_ENGINE_LINES
+    if more > 0:
+        yield Notice(code="recorded", text=f"{more} more such things are in the saved run.")
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:] + ("" if text.endswith((".", "…")) else ".")
+
+
 def _engine_lines(run: Run, group: GroupResult) -> Iterator[Notice]:
     del run
     for line in group.engine_warnings[:MAX_ENGINE_LINES]:
@@ -333,6 +360,7 @@ _RUN_CHECKS: tuple[Callable[[Run], Iterator[Notice]], ...] = (
     _short_memory,
 )
 _GROUP_CHECKS: tuple[Callable[[Run, GroupResult], Iterator[Notice]], ...] = (
+    _failed_cells,
     _noise,
     _few_samples,
     _disturbed_passes,
@@ -343,5 +371,6 @@ _GROUP_CHECKS: tuple[Callable[[Run, GroupResult], Iterator[Notice]], ...] = (
     _unaccounted,
     _network,
     _hardware,
+    _told,
     _engine_lines,
 )

@@ -80,12 +80,16 @@ def prefill_roof(group: GroupResult, ceilings: Sequence[DeviceCeiling], prompt_t
     parts = _parts(group, ceilings, resolved.threads_batch)
     whole, last = _without_output(group.model, [part.ceiling for part in parts])
     chunks = _chunks(prompt_tokens, resolved.n_ubatch)
-    weights_s = sum(_chunk_s(parts, whole, tokens, op_offload=group.settings.op_offload) for tokens in chunks)
+    weights_s = sum(
+        count * _chunk_s(parts, whole, tokens, op_offload=group.settings.op_offload)
+        for tokens, count in chunks
+    )
     weights_s += sum(part.share * _reading_s(part.ceiling, last) for part in parts)
     per_graph_s = sum(part.share * _operations_s(part.ceiling, resolved) for part in parts)
+    n_graphs = sum(count for _, count in chunks)
     flops = _attention_flops(group.model, prompt_tokens)
     fastest = max(_compute_rate(part.ceiling, None) for part in parts)
-    return Roof(weights_s=weights_s, attention_s=flops / fastest, operations_s=len(chunks) * per_graph_s)
+    return Roof(weights_s=weights_s, attention_s=flops / fastest, operations_s=n_graphs * per_graph_s)
 
 
 def _chunk_s(parts: Sequence[_Part], formats: dict[str, float], tokens: int, *, op_offload: bool) -> float:
@@ -110,9 +114,12 @@ def _resolved(group: GroupResult) -> Resolved:
     return group.resolved
 
 
-def _chunks(prompt_tokens: int, n_ubatch: int) -> list[int]:
+def _chunks(prompt_tokens: int, n_ubatch: int) -> list[tuple[int, int]]:
+    """Sizes of micro-batches in tokens, and how many there are of each."""
+    if n_ubatch < 1:
+        raise UnknownRoofError("a micro-batch of no tokens can not be")
     whole, rest = divmod(prompt_tokens, n_ubatch)
-    return [n_ubatch] * whole + ([rest] if rest else [])
+    return [(size, count) for size, count in ((n_ubatch, whole), (rest, 1)) if size and count]
 
 
 def _operations_s(ceiling: DeviceCeiling, resolved: Resolved) -> float:
@@ -175,7 +182,7 @@ def _bytes_per_weight(ceiling: DeviceCeiling, weight_type: str) -> float | None:
         (
             rate.weight_bytes / (rate.rows * rate.columns)
             for rate in ceiling.rates
-            if rate.weight_type == weight_type
+            if rate.weight_type == weight_type and rate.rows * rate.columns
         ),
         None,
     )

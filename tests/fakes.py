@@ -67,11 +67,12 @@ class Script:
     hang_at_position: int | None = None
     """An evaluation of more than one token that begins here never ends."""
     hang_in_load: bool = False
+    crash_in_load: bool = False
     allocate_at_position: int | None = None
     """An evaluation of more than one token that begins here or later takes this much memory."""
     allocate_bytes: int = 0
     only_once: str | None = None
-    """A file's name: crashes and hangs happen while it is not there, and make it."""
+    """A file's name: garbage, hangs and crashes happen while it is not there, and make it."""
     no_template: bool = False
     print_noise: bool = False
     """Print on standard output at each evaluation, as native libraries do."""
@@ -149,6 +150,8 @@ class ScriptedEngine:
         self._settings = settings
         if self.script.hang_in_load:
             time.sleep(3600)
+        if self.script.crash_in_load and self._may_misbehave():
+            os.kill(os.getpid(), signal.SIGKILL)
         if self.script.fail_load:
             raise EngineError(self.script.fail_load, reason="load")
         self._advance(self.script.open_ns)
@@ -256,7 +259,7 @@ class ScriptedEngine:
             return
         if start == script.fail_at_position:
             raise EngineError("the engine failed to evaluate (scripted)", reason="decode")
-        if start == script.garbage_at_position:
+        if start == script.garbage_at_position and self._may_misbehave():
             _write_garbage(script.garbage.encode(), script.garbage_times)
         if script.allocate_at_position is not None and start >= script.allocate_at_position:
             bytearray(script.allocate_bytes)

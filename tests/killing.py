@@ -12,10 +12,11 @@ import os
 import random
 import signal
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from program import PROGRAM, scripted
 
@@ -39,7 +40,7 @@ class Tally:
     """What a number of kills came to."""
 
     kills: int = 0
-    parent_kills: int = 0
+    program_kills: int = 0
     lost_cells: int = 0
     finished_cells: int = 0
     """Cells that were finished and saved before a kill, over all kills."""
@@ -90,6 +91,19 @@ def _unlabelled(samples: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{**sample, "disturbed": []} for sample in samples]
 
 
+def _file() -> IO[str]:
+    return tempfile.TemporaryFile(
+        "w+", encoding="utf-8"
+    )  # a pipe that nobody reads would hold the program up
+
+
+def _text(file: IO[str]) -> str:
+    file.seek(0)
+    text = file.read()
+    file.close()
+    return text
+
+
 class Sweep:
     """One run of the command, watched."""
 
@@ -99,12 +113,12 @@ class Sweep:
         self._known: set[int] = set()
         self._earlier = set(run_files(data))
         self._saved: Samples = {}
+        self._output, self._errors = _file(), _file()
         self._process = subprocess.Popen(
             [PROGRAM, "profile", model, *SWEEP],
             env=environment | {"LLMPHASE_DATA_DIR": str(data)} | scripted(dict(SCRIPT), "sleeping"),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
+            stdout=self._output,
+            stderr=self._errors,
         )
 
     def kill_workers(self, draw: random.Random, most: int) -> None:
@@ -122,7 +136,7 @@ class Sweep:
             self._tally.kills += 1
             self._tally.finished_cells += len(self._saved)
 
-    def kill_parent(self, draw: random.Random) -> Path | None:
+    def kill_program(self, draw: random.Random) -> Path | None:
         """Kill the program itself; the file of its run, None where none was written yet."""
         if self._next_worker() is None:
             return None
@@ -131,18 +145,30 @@ class Sweep:
         workers = children(self._process.pid)
         began = time.monotonic()
         self._process.kill()
-        self._process.communicate()
+        self._process.wait()
         while any(map(is_running, workers)) and time.monotonic() - began < 10 * WORKER_END_S:
             time.sleep(0.01)
-        self._tally.parent_kills += 1
+        self._tally.program_kills += 1
+        self._tally.finished_cells += len(self._saved)
         self._tally.worker_ends_s.append(time.monotonic() - began)
         self._tally.orphans += sum(map(is_running, workers))
         self._check_saved()
         return next(iter(self._own_files()), None)
 
+    def check_resumed(self, outcome: subprocess.CompletedProcess[str]) -> None:
+        """What a later `--resume` of this run has printed and saved: all of it, and nothing lost."""
+        if outcome.returncode != 0:
+            self._tally.problems.append(f"--resume: {outcome.stderr.strip()[-300:]}")
+            return
+        self._check_saved()
+        rows = json.loads(outcome.stdout)["rows"]
+        if not all(row["status"] == "ok" for row in rows):
+            self._tally.problems.append("--resume left cells open")
+
     def conclude(self) -> None:
         """Wait for the program's end and hold it to what it promises."""
-        output, errors = self._process.communicate(timeout=120)
+        self._process.wait(120)
+        output, errors = _text(self._output), _text(self._errors)
         self._tally.orphans += sum(map(is_running, self._known))
         self._tally.tracebacks += "Traceback" in errors
         if self._process.returncode not in (0, 3):
@@ -213,11 +239,35 @@ class Sweep:
 def kill_workers(
     environment: dict[str, str], model: Path, data: Path, kills: int, seed: int, *, most: int = 4
 ) -> Iterator[Tally]:
-    """Sweeps with up to `most` kills each until there were `kills`; the tally after each sweep."""
+    """Sweeps in which up to `most` workers are killed, until there were `kills`; the tally after each sweep."""
     draw, tally = random.Random(seed), Tally()
     while tally.kills < kills:
         sweep = Sweep(environment, model, data, tally)
         sweep.kill_workers(draw, min(draw.randint(1, most), kills - tally.kills))
         sweep.conclude()
-        tally.half_files += len(list((data / "runs").glob(".*.tmp"))) if data.exists() else 0
+        tally.half_files += len(list((data / "runs").glob(".*.tmp")))
         yield tally
+
+
+def kill_programs(
+    environment: dict[str, str], model: Path, data: Path, kills: int, seed: int
+) -> Iterator[Tally]:
+    """Sweeps whose program is killed, each resumed then; the tally after each."""
+    draw, tally = random.Random(seed), Tally()
+    while tally.program_kills < kills:
+        sweep = Sweep(environment, model, data, tally)
+        run = sweep.kill_program(draw)
+        if run is not None:
+            sweep.check_resumed(_resume(environment, data, run))
+        yield tally
+
+
+def _resume(environment: dict[str, str], data: Path, run: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [PROGRAM, "profile", "--resume", run.stem, "--format", "json", "--quiet"],
+        env=environment | {"LLMPHASE_DATA_DIR": str(data)} | scripted(dict(SCRIPT), "sleeping"),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )

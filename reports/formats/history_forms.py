@@ -25,7 +25,8 @@ COLUMNS = ("run_id", "started_at", "model", "engine", "prompt_tokens", "ttft_s",
 def render_terminal(history: History, style: TerminalStyle) -> str:
     """What changed first, then the levels of each engine version and two charts over time."""
     page = Page(style)
-    page.heading(history.model, f"{units.count(len(history.points))} measurements")
+    n_points = len(history.points)
+    page.heading(history.model, f"{units.count(n_points)} measurement{'' if n_points == 1 else 's'}")
     for sentence in sentences(history):
         page.paragraph(sentence, "bold")
     page.table(engine_table(history))

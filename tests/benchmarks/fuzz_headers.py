@@ -19,25 +19,19 @@ import contextlib
 import dataclasses
 import json
 import os
-import resource
 import shutil
-import signal
 import sys
 import tempfile
-import time
-import traceback
 import unicodedata
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import mutations
 import tiny_models
+from forked import Forks, Outcome
 
-from probes.errors import LlmphaseError
 from probes.model_sources import resolve_models
-from profiler_cli import entry
 
-TESTS_FOLDER = Path(__file__).parents[1]
 LIMIT_BYTES = 1 << 30
 LONGEST_S = {"header": 10.0, "scripted": 10.0, "real": 60.0}
 ABSENT = "absent.gguf"
@@ -49,62 +43,11 @@ GENERATED = (
 )
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """What one command did."""
-
-    engine: str
-    """`header`: none was needed."""
-    code: int | None
-    """None: it did not end in time."""
-    output: bytes
-    errors: bytes
-    wall_s: float
-    memory_bytes: int
-    """Peak resident memory of the command and of the processes that it started."""
-
-    @property
-    def was_accepted(self) -> bool:
-        """The damaged file was believed: the absent one was complained of."""
-        return self.code == 2 and f"no file {ABSENT}" in self.errors.decode("utf-8", "replace")
-
-    def problem(self) -> str | None:
-        """What is wrong with it; None: all is well."""
-        if self.code is None:
-            return f"took {self.wall_s:.1f} s"
-        if self.code not in (0, 2, 3):
-            return f"exit code {self.code}"
-        text = self.errors.decode("utf-8", "replace")
-        if "Traceback" in text:
-            return "a traceback"
-        return self._unclear(text)
-
-    def _unclear(self, text: str) -> str | None:
-        lines = text.splitlines()
-        if self.code and (len(lines) != 1 or not lines[0].startswith("llmphase: ")):
-            return f"{len(lines)} lines on standard error"
-        if any(unicodedata.category(char) in ("Cc", "Cf") for line in lines for char in line):
-            return "control characters on standard error"
-        return "a report of nothing" if self.code == 2 and self.output else None
-
-
 class Runner:
-    """Runs the command in forks of this process, where everything it needs is imported already."""
+    """The three ways in which a damaged file is given to the command."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._environment = {"LLMPHASE_DATA_DIR": str(folder / "data"), "COLUMNS": "80", "HOME": str(folder)}
-        self._import_all()
-
-    def _import_all(self) -> None:
-        """One command here, so that no fork has to import anything."""
-        from profiler_cli import app, measuring
-        from reports import report
-
-        assert measuring
-        assert report
-        with contextlib.suppress(LlmphaseError):
-            app.run(["profile", ABSENT, *OPTIONS])
+        self._forks = Forks(folder, {"LLMPHASE_DATA_DIR": str(folder / "data"), "HOME": str(folder)})
 
     def header(self, path: Path) -> Outcome:
         """The command as far as the file's header decides."""
@@ -112,8 +55,7 @@ class Runner:
 
     def scripted(self, path: Path) -> Outcome:
         """The whole command; the engine does nothing."""
-        variables = {"LLMPHASE_ENGINE": "fakes:scripted", "PYTHONPATH": str(TESTS_FOLDER)}
-        return self._run("scripted", [str(path)], LIMIT_BYTES, **variables)
+        return self._run("scripted", [str(path)], LIMIT_BYTES, LLMPHASE_ENGINE="fakes:scripted")
 
     def real(self, path: Path) -> Outcome:
         """The whole command; what the engine may use is its own affair."""
@@ -121,55 +63,34 @@ class Runner:
 
     def _run(self, engine: str, models: list[str], limit_bytes: int | None, **extra: str) -> Outcome:
         """A busy machine can make anything slow once: such a case is run a second time."""
-        outcome = self._run_once(engine, models, limit_bytes, extra)
-        return outcome if outcome.code is not None else self._run_once(engine, models, limit_bytes, extra)
+        for _ in range(2):
+            outcome = self._forks.run(
+                ["profile", *models, *OPTIONS], limit_bytes=limit_bytes, longest_s=LONGEST_S[engine], **extra
+            )
+            if outcome.code is not None:
+                break
+        return outcome
 
-    def _run_once(
-        self, engine: str, models: list[str], limit_bytes: int | None, extra: dict[str, str]
-    ) -> Outcome:
-        began = time.monotonic()
-        pid = os.fork()
-        if pid == 0:
-            self._command(models, limit_bytes, extra)
-        code, usage = self._wait(pid, began + LONGEST_S[engine])
-        return Outcome(
-            engine=engine,
-            code=code,
-            output=(self._folder / "output").read_bytes(),
-            errors=(self._folder / "errors").read_bytes(),
-            wall_s=time.monotonic() - began,
-            memory_bytes=usage.ru_maxrss * 1024,
-        )
 
-    def _command(self, models: list[str], limit_bytes: int | None, extra: dict[str, str]) -> None:
-        """The child: never returns."""
-        code: object = 1
-        try:
-            os.setsid()
-            for number, name in ((1, "output"), (2, "errors")):
-                os.dup2(os.open(self._folder / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
-            os.environ.update(self._environment | extra)
-            if limit_bytes is not None:
-                resource.setrlimit(resource.RLIMIT_AS, (limit_bytes, limit_bytes))
-            sys.argv = ["llmphase", "profile", *models, *OPTIONS]
-            entry.main()
-        except SystemExit as end:
-            code = end.code
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            with contextlib.suppress(Exception):
-                sys.stdout.flush()
-            os._exit(code if isinstance(code, int) else 1)
+def was_accepted(outcome: Outcome) -> bool:
+    """The damaged file was believed: the absent one was complained of."""
+    return outcome.code == 2 and f"no file {ABSENT}" in outcome.said
 
-    def _wait(self, pid: int, end: float) -> tuple[int | None, resource.struct_rusage]:
-        while time.monotonic() < end:
-            done, status, usage = os.wait4(pid, os.WNOHANG)
-            if done:
-                return os.waitstatus_to_exitcode(status), usage
-            time.sleep(0.002)
-        os.killpg(pid, signal.SIGKILL)
-        return None, os.wait4(pid, 0)[2]
+
+def problem_of(outcome: Outcome) -> str | None:
+    """What is wrong with an outcome; None: all is well."""
+    if outcome.code is None:
+        return f"took {outcome.wall_s:.1f} s"
+    if outcome.code not in (0, 2, 3):
+        return f"exit code {outcome.code}"
+    if "Traceback" in outcome.said:
+        return "a traceback"
+    lines = outcome.said.splitlines()
+    if outcome.code and (len(lines) != 1 or not lines[0].startswith("llmphase: ")):
+        return f"{len(lines)} lines on standard error"
+    if any(unicodedata.category(char) in ("Cc", "Cf") for line in lines for char in line):
+        return "control characters on standard error"
+    return "a report of nothing" if outcome.code == 2 and outcome.output else None
 
 
 @dataclasses.dataclass(slots=True)
@@ -187,15 +108,14 @@ class Figures:
     """Of the command before an engine is asked for."""
     problems: list[str] = dataclasses.field(default_factory=list)
 
-    def take(self, outcome: Outcome) -> None:
-        longest_s = self.longest_s.get(outcome.engine, 0.0)
-        self.longest_s[outcome.engine] = max(longest_s, outcome.wall_s)
-        if outcome.engine == "header":
+    def take(self, engine: str, outcome: Outcome) -> None:
+        self.longest_s[engine] = max(self.longest_s.get(engine, 0.0), outcome.wall_s)
+        if engine == "header":
             self.cases += 1
-            self.refused += not outcome.was_accepted
+            self.refused += not was_accepted(outcome)
             self.most_memory_bytes = max(self.most_memory_bytes, outcome.memory_bytes)
         else:
-            codes = self.measured.setdefault(outcome.engine, {})
+            codes = self.measured.setdefault(engine, {})
             codes[str(outcome.code)] = codes.get(str(outcome.code), 0) + 1
 
     def text(self) -> str:
@@ -236,28 +156,31 @@ def fuzz(
     for number, case in enumerate(cases):
         case.write(path)
         outcome = runner.header(path)
-        figures.take(outcome)
+        figures.take("header", outcome)
         _judge(figures, case, outcome, path, kept / f"{number}.gguf")
-        if not outcome.was_accepted:
+        if not was_accepted(outcome):
             continue
         accepted += 1
-        for run, every in ((runner.scripted, measure_every), (runner.real, measure_every * engine_every)):
+        for engine, run, every in (
+            ("scripted", runner.scripted, measure_every),
+            ("real", runner.real, measure_every * engine_every),
+        ):
             if every and accepted % every == 0:
                 outcome = run(path)
-                figures.take(outcome)
-                _judge(figures, case, outcome, path, kept / f"{number}-{outcome.engine}.gguf")
+                figures.take(engine, outcome)
+                _judge(figures, case, outcome, path, kept / f"{number}-{engine}.gguf")
     return figures
 
 
 def _judge(figures: Figures, case: mutations.Case, outcome: Outcome, path: Path, copy: Path) -> None:
-    problem = outcome.problem()
+    problem = problem_of(outcome)
     if problem is None:
         return
     copy.parent.mkdir(parents=True, exist_ok=True)
     if path.stat().st_blocks * 512 < 1 << 28:
         shutil.copyfile(path, copy)
-    said = outcome.errors.decode("utf-8", "replace")[-300:]
-    figures.problems.append(f"{problem}: {case.seed}, {'; '.join(case.changes)}; kept as {copy}; {said!r}")
+    changes = "; ".join(case.changes)
+    figures.problems.append(f"{problem}: {case.seed}, {changes}; kept as {copy}; {outcome.said[-300:]!r}")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

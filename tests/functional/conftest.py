@@ -7,11 +7,14 @@ import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from program import PROGRAM, TESTS, Command, scripted
 from tiny_models import write_tiny_llama
+
+if TYPE_CHECKING:
+    from forked import Forks
 
 
 @pytest.fixture
@@ -58,6 +61,15 @@ def llmphase(environment: dict[str, str], tmp_path: Path) -> Command:
         )
 
     return run
+
+
+@pytest.fixture(scope="module")
+def forks(tmp_path_factory: pytest.TempPathFactory) -> Forks:
+    """The command without the time that an interpreter takes to start, in a folder that is its home."""
+    pytest.importorskip("resource", reason="commands are forked")
+    from forked import Forks
+
+    return Forks.in_folder(tmp_path_factory.mktemp("forks"))
 
 
 @pytest.fixture(scope="session")

@@ -219,7 +219,7 @@ def test_a_crash_in_a_repacked_layout_is_measured_again_without_it(
     assert outcome.returncode == 0, outcome.stderr
     row = pick(json.loads(outcome.stdout)["rows"], "prefill", 100)
     assert row["status"] == "ok"
-    assert "engine" in row["warnings"]
+    assert "recorded" in row["warnings"]
     assert "--no-repack" in llmphase("report").stdout
 
 

@@ -300,7 +300,7 @@ def test_a_server_that_dies_costs_its_cells_and_the_sweep_goes_on(
     assert measured == {"ok"}
     groups = saved_run(data_folder)["groups"]
     assert len(groups) == 4
-    told = [*groups[1]["engine_warnings"], *(cell["reason"] or "" for cell in groups[1]["cells"])]
+    told = [*groups[1]["warnings"], *(cell["reason"] or "" for cell in groups[1]["cells"])]
     assert any("a remote device stopped answering" in text for text in told)
     for group in groups[2:]:
         assert group["status"] == "failed"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
-from probes.atomic_file import replace_file
+from probes.atomic_file import remove_leftovers, replace_file
 
 
 def test_the_new_content_takes_the_place_of_the_earlier(tmp_path: Path) -> None:
@@ -48,3 +50,15 @@ def test_what_interrupts_it_leaves_the_earlier_file(
             replace_file(target, b"new", mode=0o644)
     assert list(tmp_path.iterdir()) == [target]
     assert target.read_bytes() == b"earlier"
+
+
+def test_what_a_killed_program_left_is_removed_later(tmp_path: Path) -> None:
+    left, fresh, run = (tmp_path / name for name in (".llmphase-old.tmp", ".llmphase-new.tmp", "run.json"))
+    for path in (left, fresh, run):
+        path.touch()
+    hour_ago = time.time() - 3600
+    os.utime(left, (hour_ago, hour_ago))
+    os.utime(run, (hour_ago, hour_ago))
+    remove_leftovers(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".llmphase-new.tmp", "run.json"]
+    remove_leftovers(tmp_path / "nowhere")

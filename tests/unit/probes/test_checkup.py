@@ -115,6 +115,13 @@ def test_a_psutil_without_sensors(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert {"on_battery", "temperature_c"} <= facts.unknown.keys()
 
 
+def test_a_system_that_lists_no_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkup, "busiest_processes", lambda _exclude: None)
+    facts = look(tmp_path)
+    assert facts.neighbours == ()
+    assert facts.unknown["neighbours"] == "the system does not list its processes here"
+
+
 def test_a_tool_that_is_not_there_is_no_answer() -> None:
     assert checkup._ask(["llmphase-no-such-tool"]) is None
 

@@ -179,3 +179,16 @@ def test_a_hint_it_does_not_know_is_a_mistake_of_the_program() -> None:
 def test_numbers_that_no_record_holds_are_refused(number: int) -> None:
     with pytest.raises(DecodeError, match=r"best\.count"):
         decode(Tree, tree_value(best=leaf_value(count=number)))
+
+
+def test_a_length_is_what_the_engine_can_count() -> None:
+    @dataclasses.dataclass(frozen=True)
+    class Lengths:
+        prompt_tokens: tuple[int, ...]
+        started_ns: int
+
+    whole = {"prompt_tokens": [2**31 - 1], "started_ns": 2**62}
+    assert decode(Lengths, whole) == Lengths((2**31 - 1,), 2**62)
+    assert message_of(Lengths, whole | {"prompt_tokens": [1, 2**31]}) == (
+        "prompt_tokens: expected a smaller number"
+    )

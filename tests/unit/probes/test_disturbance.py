@@ -237,6 +237,7 @@ def test_a_real_worker_that_ends(use_proc: bool | None) -> None:
 @pytest.mark.usefixtures("spinner")
 def test_the_busiest_process_comes_first() -> None:
     busiest = busiest_processes({os.getpid()}, interval_s=0.3)
+    assert busiest is not None
     shares = [share for _, share in busiest]
     assert 1 <= len(busiest) <= 3
     assert shares == sorted(shares, reverse=True)
@@ -248,7 +249,7 @@ def test_excluded_processes_are_not_named(
     import psutil
 
     monkeypatch.setattr(psutil, "process_iter", lambda: iter([psutil.Process(spinner.pid)]))
-    assert [share for _, share in busiest_processes(set(), interval_s=0.2)] != []
+    assert busiest_processes(set(), interval_s=0.2) not in (None, [])
     assert busiest_processes({spinner.pid}, interval_s=0.0) == []
 
 
@@ -264,3 +265,14 @@ def test_processes_that_end_meanwhile_are_passed_over(monkeypatch: pytest.Monkey
     monkeypatch.setattr(psutil, "process_iter", lambda: iter([Ended()]))
     assert busiest_processes(set(), interval_s=0.0) == []
     assert disturbance._cpu_seconds_by_process(set()) == {}
+
+
+@pytest.mark.parametrize("problem", [FileNotFoundError("/proc"), IndexError("list index out of range")])
+def test_a_system_that_lists_no_processes(problem: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    import psutil
+
+    def refuse() -> None:
+        raise problem
+
+    monkeypatch.setattr(psutil, "process_iter", refuse)
+    assert busiest_processes(set(), interval_s=0.0) is None

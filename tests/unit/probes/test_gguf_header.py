@@ -360,6 +360,43 @@ def test_hostile_sizes_are_refused_at_once(tmp_path: Path, body: bytes) -> None:
     assert peak < 2 << 20
 
 
+def array_of_strings(key: bytes, count: int) -> bytes:
+    return string(key) + struct.pack("<IIQ", 9, 8, count) + bytes(8 * count)
+
+
+@pytest.mark.parametrize(
+    ("body", "keys", "words"),
+    [
+        # 4 Mi strings in all are passed over; of arrays of 8 KiB, 2,048 are kept.
+        (array_of_strings(b"a", 3 << 20) + array_of_strings(b"b", 2 << 20), 2, "2,097,152 strings"),
+        (
+            b"".join(string(b"%d" % i) + struct.pack("<IIQ", 9, 10, 1024) + bytes(8192) for i in range(2049)),
+            2049,
+            "larger than 16 MiB",
+        ),
+    ],
+    ids=["strings", "kept"],
+)
+def test_what_all_keys_together_may_cost_is_bounded(
+    tmp_path: Path, body: bytes, keys: int, words: str
+) -> None:
+    error = refusal(write(tmp_path / "dear.gguf", header(keys=keys, body=body)))
+    assert error.reason == "corrupt-header"
+    assert words in str(error)
+
+
+@pytest.mark.parametrize("offset", [0, 32, 1024 - 32, 1024 + 32, 1 << 62])
+def test_tensors_follow_each_other(tmp_path: Path, offset: int) -> None:
+    """As the engine wants them: the first, of 256 numbers of 4 bytes, ends at 1,024."""
+    tensors = b"".join(
+        string(name) + struct.pack("<IQIQ", 1, 256, 0, start) for name, start in ((b"a", 0), (b"b", offset))
+    )
+    body = ARCHITECTURE + tensors
+    error = refusal(write(tmp_path / "odd.gguf", header(tensors=2, keys=1, body=body) + bytes(4096)))
+    assert error.reason == "corrupt-header"
+    assert "'b' is not where" in str(error)
+
+
 @given(position=st.integers(0, 4000), value=st.binary(min_size=1, max_size=9))
 @settings(max_examples=150, deadline=None)
 def test_damaged_headers_never_end_in_another_error(llama: Path, position: int, value: bytes) -> None:

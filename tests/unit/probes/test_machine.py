@@ -144,6 +144,17 @@ class TestMemory:
         assert facts.memory_limit_bytes == 2 * GIB
         assert facts.memory_available_bytes == GIB
 
+    def test_a_limit_of_the_process_cuts_it_too(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        resource = pytest.importorskip("resource")
+        write(tmp_path, "proc/meminfo", self.MEMINFO)
+        write(tmp_path, "proc/self/statm", f"{GIB // resource.getpagesize()} 1 1 1 0 1 0")
+        monkeypatch.setattr(resource, "getrlimit", lambda _kind: (3 * GIB, resource.RLIM_INFINITY))
+        assert read(tmp_path).memory_available_bytes == 2 * GIB  # 3 GiB, of which this process has 1
+        monkeypatch.setattr(resource, "getrlimit", lambda _kind: (resource.RLIM_INFINITY,) * 2)
+        assert read(tmp_path).memory_available_bytes == 4 * GIB
+
     def test_what_is_missing_is_none_with_a_reason(self, tmp_path: Path) -> None:
         write(tmp_path, "proc/meminfo", "MemTotal: 1024 kB\n")
         facts = read(tmp_path)

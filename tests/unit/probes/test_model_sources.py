@@ -374,6 +374,18 @@ def test_listing_says_what_is_wrong(tmp_path: Path, environment: dict[str, str])
     assert found[str(folder / "broken.gguf")].facts is None
 
 
+def test_names_like_options_and_stores_are_listed_as_paths(
+    tmp_path: Path, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("-dash.gguf", "hf:m.gguf", "plain.gguf"):
+        model(tmp_path / name)
+    names = set(listed(environment, Path()))
+    assert names == {"./-dash.gguf", "./hf:m.gguf", "plain.gguf"}
+    for name in names:
+        assert one(name, environment) == Path(name)
+
+
 def test_each_file_is_listed_once(home: Path, environment: dict[str, str]) -> None:
     path = hub(home / ".cache/huggingface/hub", "org/m", "m.gguf")
     assert list(listed(environment, path.parent)) == ["hf:org/m/m.gguf"]

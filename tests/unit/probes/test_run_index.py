@@ -273,3 +273,19 @@ def test_two_programs_at_once(store: RunStore) -> None:
     ]
     assert [child.wait(60) for child in children] == [0, 0, 0]
     assert RunIndex(store).list_runs() == store.list_runs()
+
+
+def test_a_file_that_can_be_read_at_last_is_read(store: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rights change without the content; what an earlier program could not read, this one may."""
+    path = store.folder / f"{IDS[1]}.json"
+    text = path.read_text()
+    path.write_text(" " * len(text))
+    assert any(isinstance(run, UnreadableRun) and run.run_id == IDS[1] for run in RunIndex(store).list_runs())
+    times = path.stat()
+    path.write_text(text)
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+    if os.name == "posix":
+        assert RunIndex(store).list_runs() == store.list_runs()
+    monkeypatch.setattr(run_index, "SCHEMA_VERSION", 10**6)
+    names, _ = opened(RunIndex(store), monkeypatch)
+    assert len(names) == 4

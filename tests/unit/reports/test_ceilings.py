@@ -227,6 +227,20 @@ def test_a_roof_that_can_not_be_told_says_why(ceilings: tuple[DeviceCeiling, ...
     assert why in sentence(one(report, "decode"))
 
 
+def test_roofs_of_figures_that_can_not_be() -> None:
+    """A run file may hold any number: 2^31 tokens in micro-batches of one, matrices of no size."""
+    group = simple()
+    assert group.resolved is not None
+    tiny = dataclasses.replace(group, resolved=dataclasses.replace(group.resolved, n_ubatch=1))
+    # Each batch of one token reads the 40 MB of the layers at 10 GB/s: 4 ms.
+    assert prefill_roof(tiny, [WITH_OUTPUT], 2**31 - 1).weights_s == pytest.approx(2**31 * 0.004)
+    none = dataclasses.replace(group, resolved=dataclasses.replace(group.resolved, n_ubatch=0))
+    with pytest.raises(UnknownRoofError, match="no tokens"):
+        prefill_roof(none, [cpu()], 512)
+    empty = dataclasses.replace(vector("Q4_1", 10e9), rows=0)
+    assert prefill_roof(group, [cpu(rates=(empty,))], 512).total_s > 0
+
+
 def test_shares_are_least_over_measured_time() -> None:
     """The sample cell: 512 prompt tokens take 2 + 2.2 x 512 + 0.00035 x 512^2 = 1,220 ms, a step 6.6 ms +
     0.6 µs a token of depth, at a mean depth of 512 + 15.5; a few of its 32 steps stutter by 40 µs."""

@@ -107,6 +107,7 @@ def test_what_explains_a_figure_is_a_note(code: str, facts: dict[str, Any]) -> N
         ("turbo", "turbo"),
         ("battery", "on_battery"),
         ("heat", "temperature_c"),
+        ("cpu-users", "neighbours"),
         ("build-features", "cpu_features"),
         ("container", "virtual_machine"),
         ("disk", "disk_free_bytes"),

@@ -138,6 +138,24 @@ def test_engine_lines_are_cleaned_and_counted() -> None:
     assert "3 more" in found[-1].text
 
 
+def test_what_was_told_of_a_group_is_a_sentence_and_counted() -> None:
+    told = tuple(f"load: crash: by\x1b[31m SIGKILL {i}" for i in range(7))
+    found = notices(sample.run(sample.group(warnings=told)))
+    assert [notice.code for notice in found] == ["recorded"] * 6
+    assert found[0].text == "Load: crash: by[31m SIGKILL 0."
+    assert found[-1].text.startswith("2 more")
+
+
+def test_a_diagnosis_names_the_cells_that_failed() -> None:
+    failed = dataclasses.replace(sample.cell(512), status="failed", reason="stall: too long", samples=())
+    group = sample.group(cells=[sample.cell(0), failed])
+    assert "failed" not in codes(sample.run(group))  # a profile shows them in its table
+    found = notices(sample.run(group, workload=sample.workload()))
+    assert [n.text for n in found if n.code == "failed"] == [
+        "Nothing was measured at 512 tokens: stall: too long."
+    ]
+
+
 def test_an_interrupted_run_and_recorded_warnings() -> None:
     run = sample.run(finished=False, warnings=("no page cache here; loads are unknown",))
     assert codes(run) == ["unfinished", "recorded"]

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from probes.records import Run
 from reports.formats import FORMATS, TerminalStyle
+from reports.frame import csv as frame_csv
 from reports.frame import frame
 from reports.report import build_report
 from reports.rows import COLUMNS, Row
@@ -249,6 +250,14 @@ def test_the_frame_keeps_integers_and_missing_values() -> None:
     assert str(table["prompt_tokens"].dtype) == "Int64"
     assert str(table["median_s"].dtype) == "Float64"
     assert int(table["n_gpu_layers_requested"].isna().sum()) == len(table)
+
+
+def test_large_integers_stay_exact_beside_missing_values() -> None:
+    first = next(iter(rows_of(sample.run())))
+    odd = 2**62 + 1  # as a float it would be 2**62
+    rows = [dataclasses.replace(first, model_bytes=size) for size in (odd, None)]
+    assert frame(rows)["model_bytes"][0] == odd
+    assert str(odd) in frame_csv(rows)
 
 
 def test_no_row_holds_a_negative_or_endless_figure() -> None:

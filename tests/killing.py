@@ -239,7 +239,7 @@ class Sweep:
 def kill_workers(
     environment: dict[str, str], model: Path, data: Path, kills: int, seed: int, *, most: int = 4
 ) -> Iterator[Tally]:
-    """Sweeps in which up to `most` workers are killed, until there were `kills`; the tally after each sweep."""
+    """Sweeps in which up to `most` workers are killed, until there were `kills`; the tally after each."""
     draw, tally = random.Random(seed), Tally()
     while tally.kills < kills:
         sweep = Sweep(environment, model, data, tally)

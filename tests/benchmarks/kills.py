@@ -4,8 +4,8 @@ python tests/benchmarks/kills.py [--workers 200] [--programs 30] [--seed 1]
 
 Sweeps on the scripted engine, in real processes. Workers are killed by SIGKILL, SIGSEGV or SIGABRT, several
 in one sweep; programs by SIGKILL, and their runs are then resumed. Wanted: no cell that was finished and
-saved is lost, no process outlives its program (by more than 2 s), no run file is half written, each cell without
-figures has its reason, and no traceback. Exit code 1 otherwise. Linux alone; about ten minutes.
+saved is lost, no process outlives its program (by more than 2 s), no run file is half written, each cell
+without figures has its reason, and no traceback. Exit code 1 otherwise. Linux alone; about ten minutes.
 """
 
 from __future__ import annotations

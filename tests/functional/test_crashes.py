@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import resource
 import subprocess
 import sys
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from killing import WORKER_END_S, Tally, kill_programs, kill_workers
+from killing import Tally, kill_programs, kill_workers
 from program import PROGRAM, Command, scripted
 
 LENGTHS = "100,600,700"
@@ -49,7 +48,6 @@ def test_a_killed_program_leaves_no_worker_and_a_run_to_resume(
     tally = last(kill_programs(environment, tiny_llama, tmp_path / "data", 2, seed=7))
     assert tally.is_clean, tally
     assert tally.finished_cells > 0
-    assert max(tally.worker_ends_s) <= WORKER_END_S
 
 
 @pytest.mark.parametrize(
@@ -218,16 +216,15 @@ _BUSY = "import time\nend = time.monotonic() + 30\nwhile time.monotonic() < end:
 def test_passes_beside_a_busy_neighbour_are_labelled_and_repeated(
     llmphase: Command, tiny_llama: Path, data_folder: Path
 ) -> None:
-    neighbours = [subprocess.Popen([sys.executable, "-c", _BUSY]) for _ in range(min(2, os.cpu_count() or 1))]
+    neighbour = subprocess.Popen([sys.executable, "-c", _BUSY])
     try:
         outcome = llmphase(
             "profile", tiny_llama, "-p", "100", "-n", "4", "--budget", "20s", "--format", "json",
             script={"prefill_ns": 2_000_000}, engine="sleeping",
         )  # fmt: skip
     finally:
-        for neighbour in neighbours:
-            neighbour.kill()
-            neighbour.wait()
+        neighbour.kill()
+        neighbour.wait()
     row = cells(outcome)[100]
     saved = json.loads(next((data_folder / "runs").glob("*.json")).read_text())
     samples = saved["groups"][0]["cells"][0]["samples"]

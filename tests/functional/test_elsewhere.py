@@ -88,7 +88,7 @@ def _can_hide_proc() -> bool:
 @pytest.mark.skipif(not _can_hide_proc(), reason="needs a mount namespace of one's own")
 @pytest.mark.parametrize(
     "command",
-    ["profile MODEL -p 64 --cold", "diagnose MODEL -p 64 --no-ceilings", "doctor", "devices", "models"],
+    ["profile MODEL -p 64 --cold", "diagnose MODEL -p 64 --no-ceilings", "doctor"],
 )
 def test_without_proc(environment: dict[str, str], tiny_llama: Path, command: str) -> None:
     line = f"mount -t tmpfs none /proc && {PROGRAM} {command.replace('MODEL', str(tiny_llama))}"

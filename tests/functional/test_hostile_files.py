@@ -2,36 +2,41 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 import struct
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
-from program import TESTS
+from program import PROGRAM, TESTS
 
-if TYPE_CHECKING:
-    from forked import Forks
-
-MIB = 2**20
 CASES = 500
+LIMIT_KIB = 512 * 1024
 
 
-@pytest.fixture(autouse=True)
-def _needs_forks() -> None:
-    pytest.importorskip("resource", reason="commands are forked")
-
-
-def test_damaged_files_are_refused_or_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(TESTS / "benchmarks"))
-    import fuzz_headers
-
-    cases = fuzz_headers.mutations.damaged(list(fuzz_headers.seeds(tmp_path)), first=1_000_000, count=CASES)
-    figures = fuzz_headers.fuzz(tmp_path, cases, tmp_path / "kept", measure_every=25, engine_every=0)
-    assert figures.problems == []
-    assert figures.cases == CASES
-    assert figures.refused > CASES // 2
-    assert figures.measured["scripted"]["0"] > 0
-    assert figures.most_memory_bytes < fuzz_headers.LIMIT_BYTES
+@pytest.mark.skipif(sys.platform == "win32", reason="commands are forked")
+def test_damaged_files_are_refused_or_measured(environment: dict[str, str], tmp_path: Path) -> None:
+    script = TESTS / "benchmarks" / "fuzz_headers.py"
+    options = ["--cases", str(CASES), "--first", "1000000", "--measure-every", "25", "--engine-every", "0"]
+    outcome = subprocess.run(
+        [sys.executable, script, *options, "--json", "--folder", tmp_path / "kept"],
+        env=environment,
+        cwd=TESTS.parent,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert outcome.stderr == ""
+    figures = json.loads(outcome.stdout)
+    assert figures["problems"] == []
+    assert outcome.returncode == 0
+    assert figures["cases"] == CASES
+    assert figures["refused"] > CASES // 2
+    assert figures["measured"]["scripted"]["0"] > 0
+    assert figures["most_memory_bytes"] < 2**30
 
 
 def _text(value: bytes) -> bytes:
@@ -66,12 +71,22 @@ def _long_keys(path: Path) -> None:
             file.write(_text(key) + struct.pack("<IB", 0, 1))
 
 
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="no limits on memory")
 @pytest.mark.parametrize("write", [_many_strings, _many_numbers, _long_keys])
-def test_headers_made_to_be_dear_cost_little(forks: Forks, tmp_path: Path, write: object) -> None:
+def test_headers_made_to_be_dear_cost_little(
+    environment: dict[str, str], tmp_path: Path, write: Callable[[Path], None]
+) -> None:
     path = tmp_path / "dear.gguf"
-    assert callable(write)
     write(path)
-    outcome = forks.run(["profile", path], limit_bytes=1024 * MIB, longest_s=10)
-    assert outcome.code == 2, outcome.said
-    assert "is damaged" in outcome.said
-    assert outcome.memory_bytes < 400 * MIB
+    command = shlex.join(map(str, [PROGRAM, "profile", path]))
+    outcome = subprocess.run(
+        ["bash", "-c", f"ulimit -v {LIMIT_KIB}; exec {command}"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=10,
+        check=False,
+    )
+    assert outcome.returncode == 2, outcome.stderr
+    assert "is damaged" in outcome.stderr
+    assert len(outcome.stderr.splitlines()) == 1

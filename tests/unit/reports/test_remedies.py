@@ -84,7 +84,9 @@ def test_a_smaller_quantization_saves_decode_alone() -> None:
 
 def test_a_large_model_is_not_quantized_for_a_trial() -> None:
     large = sample.group(model=sample.model(model_bytes=5 * 2**30))
-    found = {one.code: one for one in remedies(run_evidence(sample.run(large), workload=sample.workload(16, 200)))}
+    found = {
+        one.code: one for one in remedies(run_evidence(sample.run(large), workload=sample.workload(16, 200)))
+    }
     assert found["quantization-down-1"].try_with is None
 
 

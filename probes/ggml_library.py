@@ -111,9 +111,9 @@ class _Ggml:
 def _libraries() -> Sequence[ctypes.CDLL]:
     """Where the functions are: in the very libraries that the engine uses.
 
-    Linux and macOS search what the engine's library is linked to. Loading `ggml` by its file would map a second
-    copy there (wheels hold copies where builds have links), whose devices the engine knows nothing of. Windows
-    searches only the library itself, and never loads two of one name.
+    Linux and macOS search what the engine's library is linked to. Loading `ggml` by its file would map a
+    second copy there (wheels hold copies where builds have links), whose devices the engine knows nothing of.
+    Windows searches only the library itself, and never loads two of one name.
     """
     engine = llama_cpp._lib
     own_view = ctypes.CDLL(engine._name, handle=engine._handle)

@@ -26,6 +26,7 @@ from reports.units import count, duration
 
 if TYPE_CHECKING:
     from reports.diagnosis_report import DiagnosisReport, Verified
+    from reports.remedies import Remedy
 
 
 _START_S = 1.0
@@ -91,10 +92,19 @@ def diagnose_model(
     saver.say(run, quiet=quiet)
     verified: tuple[Verified, ...] = ()
     if extras.verify:
-        remedies = diagnosis_of_run(run).remedies
-        verified = verify_remedies(run, plan, remedies, extras.verify, machine, quiet=quiet)
+        verified = verify_remedies(
+            run, plan, _in_order(diagnosis_of_run(run)), extras.verify, machine, quiet=quiet
+        )
     report = diagnosis_of_run(run, verified=verified, explain=extras.explain, defaulted=question.defaulted)
     return conclude(report, gates, destination, quiet=quiet)
+
+
+def _in_order(report: DiagnosisReport) -> list[Remedy]:
+    """What to try first: the largest saving, but layers before all where they are the cause."""
+    from reports.advice import PLACING
+
+    placing = [one for one in report.remedies if report.verdict == "offload-bound" and one.code in PLACING]
+    return placing + [one for one in report.remedies if one not in placing]
 
 
 def _ceilings_ns(plan: Plan) -> int:

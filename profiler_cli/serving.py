@@ -19,8 +19,8 @@ from reports.units import size
 _CACHE_NAME = "rpc"
 _LOCALHOST = "localhost"
 _WHY = (
-    "the protocol knows neither passwords nor encryption, and whoever reaches the port can use, read and change"
-    " the memory of the serving process"
+    "the protocol knows neither passwords nor encryption, and whoever reaches the port can use, read and"
+    " change the memory of the serving process"
 )
 
 
@@ -75,7 +75,8 @@ def _made_folder() -> Path:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UnmeasurableError(
-            f"{folder} can not be made: {error.strerror or error}. {CACHE_FOLDER_VARIABLE} names another place",
+            f"{folder} can not be made: {error.strerror or error}. {CACHE_FOLDER_VARIABLE} names another"
+            " place",
             reason="cache",
         ) from error
     return folder

@@ -90,7 +90,7 @@ def _rank(advice: Advice) -> tuple[bool, float]:
     return saved is None, 0.0 if saved is None else -saved
 
 
-_PLACING = ("gpu-layers", "fit-memory")
+PLACING = ("gpu-layers", "fit-memory")
 """Changes of where the layers lie."""
 
 
@@ -100,16 +100,15 @@ _PLACING = ("gpu-layers", "fit-memory")
 def savings_sentence(advice: Sequence[Advice], total_s: float, verdict: Verdict = "unknown") -> str:
     """What saves most, as the second sentence of the answer; empty where no wait is known.
 
-    Where the verdict is the offload, layers come first even where only a trial tells what they save: other
-    changes work on a wait that is not what the machine can do.
+    Where the verdict is the offload, layers come first whatever else would save: other changes work on a wait
+    that is not what the machine can do.
     """
     if total_s <= 0:
         return ""
-    first = next((one for one in advice if verdict == "offload-bound" and one.remedy.code in _PLACING), None)
-    if first is not None and first.saved_s is None:
-        most = units.duration(first.remedy.at_most_s)
+    first = next((one for one in advice if verdict == "offload-bound" and one.remedy.code in PLACING), None)
+    if first is not None and first.is_delivered is not False:
         rest = savings_sentence([one for one in advice if one is not first], total_s)
-        return f"First {clean(first.remedy.title)} (at most {most}: only a trial tells). {rest}"
+        return f"First {_named(first)}. {rest}"
     worth = [one for one in advice if (one.saved_s or 0.0) >= LEAST_SHARE * total_s]
     promising = _promising(advice)
     parts = []
@@ -129,6 +128,9 @@ def _promising(advice: Sequence[Advice]) -> Advice | None:
 
 
 def _named(advice: Advice) -> str:
+    if advice.saved_s is None:
+        most = units.duration(advice.remedy.at_most_s)
+        return f"{clean(advice.remedy.title)} (at most {most}: only a trial tells)"
     measured = " measured" if advice.measured_saved_s is not None else ""
     return f"{clean(advice.remedy.title)} ({units.duration(advice.saved_s)}{measured})"
 

@@ -161,7 +161,7 @@ class ScriptedEngine:
         return OpenTimes(open_ns=self.script.open_ns, tensors_ns=self.script.tensors_ns)
 
     def reserve(self, path: str, settings: Settings) -> tuple[Placement, ...]:
-        self.calls.append(("reserve", path))
+        self.calls.append(("reserve", path, settings))
         return ()
 
     def open_vocabulary(self, path: str) -> None:

@@ -98,7 +98,8 @@ class TestPrune:
         assert isinstance(refusal(*arguments), UsageError)
         assert left(store) == IDS
 
-    def test_a_file_that_can_not_be_removed(self, store: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    @pytest.mark.usefixtures("store")
+    def test_a_file_that_can_not_be_removed(self, monkeypatch: pytest.MonkeyPatch) -> None:
         def deny(*_: object, **__: object) -> None:
             raise PermissionError(13, "Permission denied")
 

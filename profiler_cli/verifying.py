@@ -27,7 +27,10 @@ _SHORT_WALK_TOKENS = 64
 def verify_remedies(
     run: Run, plan: Plan, remedies: Sequence[Remedy], most: int, machine: MachineFacts, *, quiet: bool
 ) -> tuple[Verified, ...]:
-    """Measure the best `most` remedies that can be tried here, against the request as it was measured."""
+    """Measure the best `most` remedies that can be tried here, against the request as it was measured: with
+    the settings that the run ended with, which a crash may have changed."""
+    group = dataclasses.replace(plan.groups[0], settings=run.groups[0].settings)
+    plan = dataclasses.replace(plan, groups=(group,))
     tried = [remedy for remedy in remedies if remedy.try_with is not None][:most]
     return tuple(_verify(run, plan, remedy, machine, quiet=quiet) for remedy in tried)
 

@@ -38,6 +38,7 @@ class Point:
     value: float
     """Seconds or tokens per second, as the chart says."""
     predicted: bool = False
+    """Has a sign of its own; over layers it marks the cliff."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,10 +136,13 @@ def decode_chart(points: Sequence[Point], *, width: int, unicode: bool) -> str |
 
 def layers_chart(points: Sequence[Point], *, title: str, width: int, unicode: bool) -> str | None:
     """A rate against layers on devices, the cliff with a sign of its own; None with fewer than two points."""
-    return _chart(points, title, "layers on devices", width, unicode)
+    return _chart(points, title, "layers on devices", width, unicode, apart="cliff")
 
 
-def _chart(points: Sequence[Point], title: str, x_label: str, width: int, unicode: bool) -> str | None:
+def _chart(
+    points: Sequence[Point], title: str, x_label: str, width: int, unicode: bool, apart: str = "predicted"
+) -> str | None:
+    """`apart` is what the sign of its own stands for."""
     if len({point.tokens for point in points}) < 2 or width < MIN_WIDTH:
         return None
     ordered = sorted(points, key=lambda point: point.tokens)
@@ -157,7 +161,7 @@ def _chart(points: Sequence[Point], title: str, x_label: str, width: int, unicod
         width=width,
         unicode=unicode,
     )
-    note = f"  {predicted} predicted" if predicted in frame.marks else ""
+    note = f"  {predicted} {apart}" if predicted in frame.marks else ""
     return f"{title}{note}\n{_drawn(frame)}"
 
 

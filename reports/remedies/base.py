@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -10,10 +11,13 @@ from probes.records import Settings, Workload
 from reports.evidence import Evidence
 from reports.phases import Estimate
 from reports.request_costs import Costs
+from reports.rules.placement import WORTH
 from reports.waits import Waits
 
 Tool = Literal["llmphase", "llama.cpp", "ollama", "lm-studio"]
 
+HEALTHY = 0.75
+"""Share of their ceilings that healthy phases reach: the middle of 0.61 to 0.96."""
 USUAL_OUTPUT_TOKENS = 256
 """Answer that is reckoned with where only rates are known."""
 
@@ -82,6 +86,12 @@ class Situation:
         """Prompt tokens that are not cached."""
         return self.n_prompt - self.n_cached
 
+    @property
+    def least_decode_s(self) -> float | None:
+        """All decode steps at the device's best; None without ceilings."""
+        ceiling = self.evidence.decode_ceiling_s
+        return None if ceiling is None else ceiling * max(self.n_output - 1, 0)
+
     def prefill_with(self, prompt_tokens: int, cached_tokens: int) -> Estimate | None:
         """Another prompt's prefill, in proportion to the one that was measured."""
         now, then = (
@@ -117,6 +127,21 @@ class Situation:
 def between(value: float, low: float, high: float) -> Estimate:
     """A duration with limits, which are put in order around it."""
     return Estimate(value_s=value, low_s=min(low, value), high_s=max(high, value))
+
+
+def placed(then_s: float, now_s: float, least_now_s: float | None) -> Estimate:
+    """A phase with its layers elsewhere. `then_s` is `now_s` in proportion to the roofs of both placements;
+    `least_now_s` is the roof of now.
+
+    Healthy runs in one memory reach three quarters of their roof. What a run takes beyond that now is in part
+    the cost of working in two memories in turns, which goes, and in part the machine's, which stays; one run
+    does not tell which: the geometric mean of both, between them.
+    """
+    beyond = now_s / least_now_s if least_now_s else 0.0
+    if beyond <= 1 / HEALTHY:
+        return between(then_s, then_s * (1 - WORTH), then_s * (1 + WORTH))
+    healthy_s = then_s / HEALTHY / beyond
+    return between(math.sqrt(then_s * healthy_s), healthy_s, then_s)
 
 
 def scaled(then: Estimate | None, now: Estimate | None, measured_s: float | None) -> Estimate | None:

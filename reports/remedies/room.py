@@ -8,9 +8,8 @@ from collections.abc import Iterator
 from reports import units
 from reports.evidence import PlacementOption
 from reports.phases import Estimate
-from reports.remedies.base import Remedy, Situation, Tool, Trial, between, computed
+from reports.remedies.base import Remedy, Situation, Tool, Trial, computed, placed
 from reports.remedies.quantizations import BITS_PER_WEIGHT, NAMES, TRIED_BYTES, digit_of
-from reports.rules.placement import WORTH
 
 _BASIS = "the measured rates of host and device at this model's own sizes"
 
@@ -111,8 +110,8 @@ def _parts(situation: Situation, option: PlacementOption, ratio: float) -> dict[
     parts = {}
     if waits.decode_s is not None and now:
         decode_s = waits.decode_s * option.decode_step_s * ratio / now
-        parts["decode"] = between(decode_s, decode_s * (1 - WORTH), decode_s * (1 + WORTH))
+        parts["decode"] = placed(decode_s, waits.decode_s, situation.least_decode_s)
     if waits.prefill_s is not None and option.prefill_s is not None:
-        prefill_s = option.prefill_s
-        parts["prefill"] = between(prefill_s, prefill_s * (1 - WORTH), prefill_s * (1 + WORTH))
+        least_s = situation.evidence.prefill_ceiling_s
+        parts["prefill"] = placed(option.prefill_s, waits.prefill_s, least_s)
     return parts

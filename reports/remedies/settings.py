@@ -8,12 +8,10 @@ from collections.abc import Iterator
 from reports import units
 from reports.evidence import Evidence
 from reports.phases import Estimate
-from reports.remedies.base import Remedy, Situation, Tool, Trial, between, computed, untold
+from reports.remedies.base import HEALTHY, Remedy, Situation, Tool, Trial, between, computed, untold
 from reports.rules import threads as threads_rule
 from reports.rules.base import Finding
 
-_HEALTHY = 0.75
-"""Share of their ceilings that healthy phases reach: the middle of 0.61 to 0.96."""
 _LARGEST_UBATCH = 2048
 _Q8_SAVES = 1 - (34 / 32) / 2
 """Share of an f16 cache's bytes that q8_0 saves: 34 bytes for 32 elements instead of 64."""
@@ -47,7 +45,7 @@ def _threads(situation: Situation) -> Remedy | None:
     else:
         parts = {
             "prefill": _spread(situation.waits.prefill_s, batch / usable, None),
-            "decode": _spread(situation.waits.decode_s, threads / usable, _least_decode_s(situation)),
+            "decode": _spread(situation.waits.decode_s, threads / usable, situation.least_decode_s),
         }
     title = f"use {usable} {'thread' if usable == 1 else 'threads'}, one for each usable core, not {threads}"
     trial = Trial(settings={"threads": usable, "threads_batch": usable})
@@ -98,17 +96,12 @@ def _unblocked(situation: Situation, part: str) -> Estimate | None:
     if seconds is None:
         return None
     throttled = evidence.cpu_throttled_fraction
-    least = evidence.prefill_ceiling_s if part == "prefill" else _least_decode_s(situation)
+    least = evidence.prefill_ceiling_s if part == "prefill" else situation.least_decode_s
     if least is not None:
-        return between(min(seconds, least / _HEALTHY), min(seconds, least), seconds)
+        return between(min(seconds, least / HEALTHY), min(seconds, least), seconds)
     if throttled:
         return between(seconds * (1 - throttled), seconds * (1 - throttled) / 2, seconds)
     return None
-
-
-def _least_decode_s(situation: Situation) -> float | None:
-    ceiling = situation.evidence.decode_ceiling_s
-    return None if ceiling is None else ceiling * max(situation.n_output - 1, 0)
 
 
 def _spread(seconds: float | None, ratio: float, least_s: float | None) -> Estimate | None:

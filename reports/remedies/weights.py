@@ -8,11 +8,10 @@ from collections.abc import Iterator
 from reports import units
 from reports.evidence import Evidence
 from reports.phases import Estimate
-from reports.remedies.base import Remedy, Situation, Tool, Trial, between, computed, untold
+from reports.remedies.base import Remedy, Situation, Tool, Trial, between, computed, placed, untold
 from reports.remedies.quantizations import BITS_PER_WEIGHT, NAMES, TRIED_BYTES, digit_of
 from reports.request_costs import RUN_TO_RUN
 from reports.rules.physics import DEVICE_SHARE, GPU_RATIO
-from reports.rules.placement import WORTH
 from reports.waits import Waits
 
 _STEPS = tuple(BITS_PER_WEIGHT)
@@ -161,9 +160,9 @@ def _layers_by_rates(situation: Situation) -> Remedy | None:
     now, decode_s = evidence.decode_step_s, situation.waits.decode_s
     if step is None or now is None or decode_s is None:
         return None
-    parts = {"decode": _within(decode_s * step / now)}
+    parts = {"decode": placed(decode_s * step / now, decode_s, situation.least_decode_s)}
     if prefill is not None and situation.waits.prefill_s is not None:
-        parts["prefill"] = _within(prefill)
+        parts["prefill"] = placed(prefill, situation.waits.prefill_s, evidence.prefill_ceiling_s)
     is_all = evidence.fitting_layers == evidence.layers_total
     layers = 0 if takes_off else -1 if is_all else evidence.fitting_layers
     return computed(
@@ -176,11 +175,6 @@ def _layers_by_rates(situation: Situation) -> Remedy | None:
         cost="none" if takes_off else "device memory, which a larger context then lacks",
         try_with=_layers_trial(evidence, layers),
     )
-
-
-def _within(seconds: float) -> Estimate:
-    """Rates measured on their own and those of a whole model differ by about this much."""
-    return between(seconds, seconds * (1 - WORTH), seconds * (1 + WORTH))
 
 
 def _more_layers(situation: Situation) -> Remedy | None:

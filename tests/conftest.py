@@ -1,0 +1,9 @@
+"""What all tests share."""
+
+from __future__ import annotations
+
+from hypothesis import HealthCheck, settings
+
+# How fast examples are drawn depends on what else the machine does, which is no property of the program.
+settings.register_profile("any-machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any-machine")

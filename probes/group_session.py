@@ -122,7 +122,6 @@ class GroupSession:
         self._disturbed = DisturbedPasses(policy.disturbing)
         self._talk: Conversation | None = None
         self._doing = Doing(model_name=_shown_name(group.model), phase="load")
-        self._is_first_load = True
         self._passes_here = 0
         """Passes of the present worker."""
         self._failures = 0
@@ -195,9 +194,8 @@ class GroupSession:
     # Loading
 
     def _load_to_measure(self) -> None:
-        if self._options.cold and self._is_first_load:
+        if self._options.cold and not self._record.result().loads:
             self._drop_file()
-        self._is_first_load = False
         self._passes_here = 0
         self._talk = self._begin_talk()
         loaded = self._load_in(self._talk, warm_up=True)

@@ -259,12 +259,12 @@ class TestLive:
 
     def test_prompt_bound(self, llmphase: Command) -> None:
         assert (
-            diagnosed(llmphase, "demo", "-p", "600", "-n", "4", "--budget", "30s")["verdict"]
+            diagnosed(llmphase, "demo", "-p", "600", "-n", "4", "--budget", "15s")["verdict"]
             == "prompt-bound"
         )
 
     def test_generation_bound(self, llmphase: Command) -> None:
-        found = diagnosed(llmphase, "demo", "-p", "16", "-n", "200", "--budget", "30s")
+        found = diagnosed(llmphase, "demo", "-p", "16", "-n", "200", "--budget", "15s")
         assert found["verdict"] == "generation-bound"
 
     def test_load_bound(self, llmphase: Command) -> None:
@@ -273,7 +273,7 @@ class TestLive:
 
     def test_cached_prefix(self, llmphase: Command) -> None:
         found = diagnosed(
-            llmphase, "demo", "-p", "600", "-n", "40", "--cached-prefix", "590", "--budget", "30s"
+            llmphase, "demo", "-p", "600", "-n", "40", "--cached-prefix", "590", "--budget", "15s"
         )
         assert found["verdict"] != "prompt-bound"
 
@@ -291,7 +291,7 @@ class TestLive:
         import os
 
         threads = str(4 * (os.cpu_count() or 1))
-        found = diagnosed(llmphase, "demo", "-p", "16", "-n", "16", "-t", threads, "--budget", "30s")
+        found = diagnosed(llmphase, "demo", "-p", "16", "-n", "16", "-t", threads, "--budget", "20s")
         assert found["verdict"] == "contended"
 
     def test_a_busy_neighbour_is_named(self, llmphase: Command) -> None:
@@ -299,7 +299,7 @@ class TestLive:
 
         with busy_neighbours(os.cpu_count() or 1):
             outcome = llmphase(
-                "diagnose", "demo", "-p", "16", "-n", "8", "--no-ceilings", "--budget", "90s", timeout=240
+                "diagnose", "demo", "-p", "16", "-n", "8", "--no-ceilings", "--budget", "40s", timeout=240
             )
         assert outcome.returncode == 0, outcome.stderr
         text = " ".join(outcome.stdout.split())

@@ -47,7 +47,7 @@ class GroupRecord:
         self._open: list[int] = []
         """Lengths of the running pass that it has not come to yet, in its order."""
         self._of_pass: list[list[tuple[int, int]]] = []
-        """Of each pass of this session, where its samples are: length, and index among its samples."""
+        """Of each pass of this measurement, where its samples are: length, and index among its samples."""
         self._result = GroupResult(
             model=group.model,
             settings=group.settings,
@@ -159,7 +159,7 @@ class GroupRecord:
         )
 
     def begin_pass(self, lengths: tuple[int, ...]) -> int:
-        """A pass begins; its number in this session."""
+        """A pass begins; its number in this measurement."""
         self._open = list(lengths)
         self._of_pass.append([])
         return len(self._of_pass) - 1
@@ -176,7 +176,7 @@ class GroupRecord:
         return len(cell.samples) == 1
 
     def label(self, number: int, disturbed: tuple[str, ...]) -> None:
-        """Say of all samples of a pass of this session what disturbed it."""
+        """Say of all samples of a pass of this measurement what disturbed it."""
         for length, index in self._of_pass[number]:
             samples = self._cells[length].samples
             samples[index] = dataclasses.replace(samples[index], disturbed=disturbed)

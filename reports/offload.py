@@ -71,7 +71,7 @@ class OffloadSweep:
     def cliff(self) -> OffloadPoint | None:
         """The point whose last step alone saved far more for each layer than the others did."""
         steps = [
-            (after, (_middle(before.decode_s) - _middle(after.decode_s)) / (after.layers - before.layers))
+            (after, (middle(before.decode_s) - middle(after.decode_s)) / (after.layers - before.layers))
             for before, after in zip(self.points, self.points[1:], strict=False)
             if before.decode_s and after.decode_s
         ]
@@ -79,7 +79,7 @@ class OffloadSweep:
             return None
         point, gain = max(steps, key=lambda step: step[1])
         usual = stats.summarize([saved for other, saved in steps if other is not point]).median
-        is_seen = gain * (point.layers - self._before(point).layers) > _SAME * _middle(point.decode_s)
+        is_seen = gain * (point.layers - self._before(point).layers) > _SAME * middle(point.decode_s)
         return point if is_seen and gain > _CLIFF * max(usual, 0.0) else None
 
     def _before(self, point: OffloadPoint) -> OffloadPoint:
@@ -196,5 +196,6 @@ def _fit(points: Sequence[OffloadPoint], times: Callable[[OffloadPoint], tuple[f
     return fit_terms(columns, [seconds for _, seconds in timed])
 
 
-def _middle(values: Sequence[float]) -> float:
+def middle(values: Sequence[float]) -> float:
+    """The median of a point's times, in seconds."""
     return stats.summarize(values).median

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 
 from probes.records import Run
-from reports import headline, offload, stats, units
+from reports import headline, offload, units
 from reports.charts import Point
 from reports.offload import OffloadPoint, OffloadSweep
 from reports.parts import Column, Table
@@ -79,7 +79,7 @@ def _best_sentence(sweep: OffloadSweep) -> str:
 
 def _cliff_sentence(sweep: OffloadSweep, cliff: OffloadPoint) -> str:
     before = sweep.points[sweep.points.index(cliff) - 1]
-    saved = _middle(before.decode_s) - _middle(cliff.decode_s)
+    saved = offload.middle(before.decode_s) - offload.middle(cliff.decode_s)
     last = " (the output layer)" if before.layers == sweep.total - 1 else ""
     return (
         f"The step from {before.layers} to {cliff.layers}{last} alone saves {units.duration(saved)} a token:"
@@ -158,19 +158,19 @@ def _table(sweep: OffloadSweep) -> Table:
 def _gain(before: OffloadPoint | None, point: OffloadPoint) -> str:
     if before is None or not before.decode_s or not point.decode_s:
         return _ABSENT
-    change = (_middle(point.decode_s) - _middle(before.decode_s)) / (point.layers - before.layers)
+    change = (offload.middle(point.decode_s) - offload.middle(before.decode_s)) / (
+        point.layers - before.layers
+    )
     return f"{'+' if change > 0 else '-'}{units.duration(abs(change))}"
 
 
 def _points(sweep: OffloadSweep, times: Sequence[Sequence[float]], tokens: int) -> Iterator[Point]:
     for point, seconds in zip(sweep.points, times, strict=True):
         if seconds and tokens:
-            yield Point(tokens=point.layers, value=tokens / _middle(seconds), predicted=point is sweep.cliff)
+            yield Point(
+                tokens=point.layers, value=tokens / offload.middle(seconds), predicted=point is sweep.cliff
+            )
 
 
 def _rate(seconds: Sequence[float], tokens: int) -> str:
-    return units.rate(tokens / _middle(seconds)) if seconds and tokens else _ABSENT
-
-
-def _middle(values: Sequence[float]) -> float:
-    return stats.summarize(values).median
+    return units.rate(tokens / offload.middle(seconds)) if seconds and tokens else _ABSENT

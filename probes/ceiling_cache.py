@@ -16,11 +16,11 @@ from pathlib import Path
 from probes import codec
 from probes.atomic_file import replace_file
 from probes.errors import UnmeasurableError, UsageError
-from probes.matrix_shapes import MatrixShape
+from probes.messages import MeasureCeilings
 from probes.records import DeviceCeiling
 
 CACHE_FOLDER_VARIABLE = "LLMPHASE_CACHE_DIR"
-_FORMAT = 1
+_FORMAT = 2
 """Raise it when what is measured, or how, changes: older files are measured anew then."""
 _MOST_BYTES = 4 * 2**20
 _PASSING = ("budget:", "busy:", "memory:", "compute:", "device:")
@@ -37,10 +37,8 @@ class CeilingKey:
     """Name and description of each device."""
     engine_version: str
     engine_commit: str | None
-    threads: int
-    batch_tokens: int
-    weight_buffers: tuple[str, ...]
-    shapes: tuple[MatrixShape, ...]
+    asked: MeasureCeilings
+    """All that was asked for; free memory and time, which differ from day to day, are left out."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

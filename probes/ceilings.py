@@ -19,8 +19,7 @@ from pathlib import Path
 from probes.errors import UnmeasurableError
 from probes.ggml_devices import Device, devices
 from probes.kernels import Backend, row_bytes
-from probes.matrix_shapes import MatrixShape
-from probes.records import DeviceCeiling, KernelRate
+from probes.records import DeviceCeiling, KernelRate, MatrixShape
 
 BATCH_TOKENS = 512
 """Vectors in a matrix-matrix product: the engine's usual micro-batch."""
@@ -60,6 +59,8 @@ class _Wanted:
     weight_buffers: Collection[str]
     memory_bytes: int | None
     formats: Sequence[str]
+    other_shapes: Sequence[MatrixShape]
+    other_buffers: Collection[str]
 
 
 def measure_ceilings(
@@ -72,15 +73,19 @@ def measure_ceilings(
     memory_bytes: int | None = None,
     device_names: Collection[str] | None = None,
     formats: Sequence[str] = (),
+    other_shapes: Sequence[MatrixShape] = (),
+    other_buffers: Collection[str] = (),
+    other_threads: Sequence[int] = (),
 ) -> tuple[DeviceCeiling, ...]:
     """Measure every device of the engine, or those of `device_names`, in about `budget_s` seconds.
 
-    `shapes` are the model's own, `formats` the ggml types to measure where there is no model, `threads` are
-    those of CPU devices. `weight_buffers` names the buffer types in which a finished run had its weights
-    (`CPU_REPACK`, ...): extra ones are used where they are named, never otherwise, since they need
-    instructions that a machine may announce and not have. `memory_bytes` is the free memory of the host.
-    What could not be measured is None, its reason stands in `unknown`; a figure that has one all the same
-    is in doubt for it.
+    `shapes` are the model's own, `other_shapes` those that it would have in other quantizations, `formats`
+    the ggml types to measure where there is no model, `threads` are those of CPU devices, which are measured
+    once more with each of `other_threads`. `weight_buffers` names the buffer types in which a finished run
+    had its weights (`CPU_REPACK`, ...): extra ones are used where they are named, never otherwise, since they
+    need instructions that a machine may announce and not have; `other_buffers` those for `other_shapes`.
+    `memory_bytes` is the free memory of the host. What could not be measured is None, its reason stands in
+    `unknown`; a figure that has one all the same is in doubt for it.
     """
     wanted = _Wanted(
         shapes=shapes,
@@ -89,6 +94,8 @@ def measure_ceilings(
         weight_buffers=weight_buffers,
         memory_bytes=memory_bytes,
         formats=formats,
+        other_shapes=other_shapes,
+        other_buffers=other_buffers,
     )
     chosen = [
         device
@@ -96,11 +103,18 @@ def measure_ceilings(
         if device.facts.kind in _MEASURED_KINDS
         and (device_names is None or device.facts.name in device_names)
     ]
+    jobs = [(device, wanted) for device in chosen]
+    jobs += [
+        (device, dataclasses.replace(wanted, threads=count, other_shapes=()))
+        for count in other_threads
+        for device in chosen
+        if device.facts.kind == "cpu"
+    ]
     end_s = time.perf_counter() + budget_s
     ceilings = []
-    for left, device in zip(range(len(chosen), 0, -1), chosen, strict=True):
+    for left, (device, work) in zip(range(len(jobs), 0, -1), jobs, strict=True):
         now_s = time.perf_counter()
-        ceilings.append(_DeviceBench(device, wanted, now_s + (end_s - now_s) / left).measure())
+        ceilings.append(_DeviceBench(device, work, now_s + (end_s - now_s) / left).measure())
     return tuple(ceilings)
 
 
@@ -113,6 +127,7 @@ class _DeviceBench:
         self._end_s = end_s
         self._is_cpu = device.facts.kind == "cpu"
         self._is_remote = device.facts.name.startswith("RPC")
+        self._buffers = wanted.weight_buffers
         self._set_bytes, doubt = _weight_set(device, wanted.memory_bytes)
         self._unknown: dict[str, str] = {} if doubt is None else {"memory_bytes_s": doubt}
         self._rates: list[KernelRate] = []
@@ -120,7 +135,9 @@ class _DeviceBench:
         self._spreads: list[float] = []
         self._operation_s: float | None = None
         self._transfer_bytes_s: float | None = None
-        self._left = 2 + 2 * len(self._types()) + 2 * len(wanted.shapes)
+        self._types = list(wanted.formats) or _commonest_types(wanted.shapes)
+        self._others = () if self._is_remote else wanted.other_shapes
+        self._left = 2 + 2 * len(self._types) + 2 * (len(wanted.shapes) + len(self._others))
 
     def measure(self) -> DeviceCeiling:
         """Every figure that fits into the time."""
@@ -134,21 +151,34 @@ class _DeviceBench:
             parts = [self._measure_all_large, self._measure_all_own]
             for measure in reversed(parts) if self._is_remote else parts:
                 measure(backend)
+            self._measure_others(backend)
         if self._spreads and statistics.median(self._spreads) > _BUSY_SPREAD:
             self._unknown["rates"] = "busy: runs of the same kernel differed too much, something else ran"
         return self._ceiling()
 
     def _measure_all_large(self, backend: Backend) -> None:
-        for weight_type in self._types():
+        for weight_type in self._types:
             with self._trying("memory_bytes_s"):
-                self._measure_large_vector(backend, weight_type)
+                self._measure_large_vector(backend, weight_type, self._large)
             with self._trying("compute_flops_s"):
-                self._measure_large_batch(backend, weight_type)
+                self._measure_large_batch(backend, weight_type, self._large)
 
     def _measure_all_own(self, backend: Backend) -> None:
         for shape in self._wanted.shapes:
             with self._trying("rates"):
                 self._measure_own(backend, shape)
+
+    def _measure_others(self, backend: Backend) -> None:
+        """What other quantizations would run: no part of the ceilings, whose reasons they must not fill."""
+        reasons, self._buffers = dict(self._unknown), self._wanted.other_buffers
+        large = dict.fromkeys(one.weight_type for one in self._others if not self._is_measured_itself(one))
+        for weight_type in (name for name in large if name not in self._types):
+            with self._trying("rates"):
+                self._measure_large_batch(backend, weight_type, self._rates)
+        for shape in self._others:
+            with self._trying("rates"):
+                self._measure_own(backend, shape)
+        self._unknown, self._buffers = reasons, self._wanted.weight_buffers
 
     def _ceiling(self) -> DeviceCeiling:
         vectors = [rate.weight_bytes / rate.seconds for rate in self._large if rate.batch == 1]
@@ -174,15 +204,6 @@ class _DeviceBench:
         except UnmeasurableError as error:
             self._unknown.setdefault(field, f"{error.reason}: {error}")
         self._left = max(1, self._left - 1)
-
-    def _types(self) -> list[str]:
-        """The formats asked for, else the model's own, those of most bytes a token first."""
-        if self._wanted.formats:
-            return list(self._wanted.formats)
-        n_bytes: Counter[str] = Counter()
-        for shape in self._wanted.shapes:
-            n_bytes[shape.weight_type] += shape.per_token * shape.rows * shape.columns
-        return [name for name, _ in n_bytes.most_common(_MAX_TYPES)]
 
     def _fastest_s(self, run: Callable[[], None]) -> float:
         """Seconds of the fastest of several runs, within this measurement's share of the time. The first ones
@@ -215,22 +236,22 @@ class _DeviceBench:
                 with backend.transfer(n_bytes) as copy:
                     self._transfer_bytes_s = n_bytes / self._fastest_s(copy)
 
-    def _measure_large_vector(self, backend: Backend, weight_type: str) -> None:
+    def _measure_large_vector(self, backend: Backend, weight_type: str, rates: list[KernelRate]) -> None:
         n_bytes = row_bytes(_LARGE_COLUMNS, weight_type)
         rows = min(_LARGE_ROWS, self._sendable_bytes() // n_bytes)
         if rows < _LARGE_COLUMNS // 4:
             raise UnmeasurableError("weights take too long to get there", reason="budget")
         copies = max(1, self._set_bytes // (rows * n_bytes))
-        self._large.append(self._rate(backend, rows, _LARGE_COLUMNS, weight_type, 1, copies))
+        rates.append(self._rate(backend, rows, _LARGE_COLUMNS, weight_type, 1, copies))
 
-    def _measure_large_batch(self, backend: Backend, weight_type: str) -> None:
+    def _measure_large_batch(self, backend: Backend, weight_type: str, rates: list[KernelRate]) -> None:
         batch = self._wanted.batch_tokens
         rate = self._rate(backend, _SQUARE, _SQUARE, weight_type, batch, 1)
         larger_bytes = _LARGER_SQUARE * row_bytes(_LARGER_SQUARE, weight_type)
         has_room = larger_bytes <= self._sendable_bytes() and _LARGER_COPIES * larger_bytes <= self._set_bytes
         if rate.seconds < _TOO_SOON_S and has_room:
             rate = self._rate(backend, _LARGER_SQUARE, _LARGER_SQUARE, weight_type, batch, _LARGER_COPIES)
-        self._large.append(rate)
+        rates.append(rate)
 
     def _measure_own(self, backend: Backend, shape: MatrixShape) -> None:
         """A shape of the model; what is as large as the large ones has their rate."""
@@ -239,16 +260,19 @@ class _DeviceBench:
         if n_bytes < min(self._set_bytes, self._sendable_bytes()):
             copies = min(_MAX_COPIES, max(1, min(self._set_bytes, self._model_bytes()) // n_bytes))
             self._rates.append(self._rate(backend, rows, columns, weight_type, 1, copies))
-        if rows * columns < _SQUARE**2:
+        if self._is_measured_itself(shape):
             self._rates.append(self._rate(backend, rows, columns, weight_type, self._wanted.batch_tokens, 1))
+
+    def _is_measured_itself(self, shape: MatrixShape) -> bool:
+        """Whether its matrix-matrix product is; larger ones run at the rate of the large square."""
+        return shape.rows * shape.columns < _SQUARE**2
 
     def _rate(
         self, backend: Backend, rows: int, columns: int, weight_type: str, batch: int, copies: int
     ) -> KernelRate:
         """One kind of product: the fastest run of a graph of `copies` of it."""
         self._require_time()
-        names = self._wanted.weight_buffers
-        with backend.products(rows, columns, weight_type, batch, copies, names) as graph:
+        with backend.products(rows, columns, weight_type, batch, copies, self._buffers) as graph:
             seconds = self._fastest_s(graph.run) / copies
         return KernelRate(
             rows=rows,
@@ -271,6 +295,14 @@ class _DeviceBench:
             shape.in_model * shape.rows * row_bytes(shape.columns, shape.weight_type)
             for shape in self._wanted.shapes
         )
+
+
+def _commonest_types(shapes: Sequence[MatrixShape]) -> list[str]:
+    """The formats that most of a token's weights are in."""
+    n_weights: Counter[str] = Counter()
+    for shape in shapes:
+        n_weights[shape.weight_type] += shape.per_token * shape.rows * shape.columns
+    return [name for name, _ in n_weights.most_common(_MAX_TYPES)]
 
 
 def _weight_set(device: Device, memory_bytes: int | None) -> tuple[int, str | None]:

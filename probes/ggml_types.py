@@ -56,6 +56,9 @@ GGML_TYPES: dict[int, GgmlType] = {
 }
 """Type number in the file -> format."""
 
+TYPE_NUMBERS: dict[str, int] = {format_.name: number for number, format_ in GGML_TYPES.items()}
+"""Name of a format -> its number."""
+
 REMOVED_TYPES: dict[int, str] = {
     4: "Q4_2",
     5: "Q4_3",

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Sequence
 from typing import TypeVar
 
 from probes.ceiling_cache import CeilingCache, CeilingKey, is_worth_keeping
 from probes.errors import LlmphaseError, UnmeasurableError
+from probes.ggml_types import QUANTIZATIONS, TYPE_NUMBERS
 from probes.matrix_shapes import matrix_shapes
 from probes.messages import (
     AskFacts,
@@ -20,6 +22,9 @@ from probes.messages import (
     MeasureLink,
     Prepare,
     Prepared,
+    Quantize,
+    Quantized,
+    QuantizeProgress,
     Reserve,
     Reserved,
 )
@@ -29,8 +34,11 @@ from probes.records import (
     GroupResult,
     LinkFacts,
     MachineFacts,
+    MatrixShape,
+    ModelFacts,
     Placement,
     Settings,
+    WeightMatrices,
 )
 from probes.worker_process import WorkerProcess
 
@@ -41,6 +49,9 @@ _BUDGET_S = 5.0
 """To measure one device."""
 _USUAL_FORMATS = ("Q4_K", "Q8_0", "F16")
 """What most models come in."""
+_REPACKED = "CPU_REPACK"
+"""Where the engine lays weights out for vector instructions, which it was built for: those of tile units,
+which a machine may announce and not have, are used where the run used them."""
 _USUAL_BATCH_TOKENS = 512
 """The engine's micro-batch where none is chosen."""
 
@@ -89,26 +100,69 @@ def ceilings_budget_s(servers: tuple[str, ...]) -> float:
     return min(_BUDGET_S * (1 + 2 * len(servers)), _ANSWER_TIMEOUT_S / 2)
 
 
-def measure_ceilings_of(
-    group: GroupResult, machine: MachineFacts, engine: EngineFacts
-) -> tuple[DeviceCeiling, ...]:
-    """What the devices could do at most for a measured group, from the cache or measured now.
+def weight_matrices(model: ModelFacts, quantizations: Sequence[str]) -> tuple[WeightMatrices, ...]:
+    """The matrices of a model as it is, then as each of these quantizations (keys of QUANTIZATIONS) would
+    make them, by the engine's own rules: which format a tensor gets depends on its name and its shape. One
+    that the engine can not make is left out. Raises LlmphaseError."""
+    own = WeightMatrices(quantization=None, shapes=matrix_shapes(model))
+    return (own, *filter(None, (_matrices_as(model, name) for name in quantizations)))
 
-    Raises LlmphaseError.
+
+def _matrices_as(model: ModelFacts, quantization: str) -> WeightMatrices | None:
+    command = Quantize(
+        source=model.path,
+        target="",
+        file_type=QUANTIZATIONS[quantization],
+        threads=1,
+        requantize=True,
+        trial=True,
+    )
+    try:
+        types = _ask(command, Quantized, "the engine did not plan the quantization").types
+    except LlmphaseError:
+        return None  # of this architecture it makes none: the remedy then knows the bytes alone
+    if not set(types.values()) <= set(TYPE_NUMBERS):
+        return None
+    return WeightMatrices(quantization=quantization, shapes=matrix_shapes(model, types))
+
+
+def measure_ceilings_of(
+    group: GroupResult,
+    matrices: Sequence[WeightMatrices],
+    machine: MachineFacts,
+    engine: EngineFacts,
+) -> tuple[DeviceCeiling, ...]:
+    """What the devices could do at most for a measured group, whose own matrices come first, from the cache
+    or measured now. Raises LlmphaseError.
     """
     resolved = group.resolved
     if resolved is None:
         raise UnmeasurableError("the model was not loaded", reason="no-cell")
+    buffers = tuple(place.buffer for place in resolved.placements if place.model_bytes)
+    # More threads than cores wait for each other: what the cores could do is measured with as many.
+    others = {resolved.threads_batch, max(resolved.threads, machine.usable_cpus)}
     command = MeasureCeilings(
-        shapes=matrix_shapes(group.model),
+        shapes=matrices[0].shapes,
+        other_shapes=_not_in(matrices[0].shapes, matrices[1:]),
+        other_threads=tuple(sorted(others - {resolved.threads})),
         threads=resolved.threads,
         batch_tokens=resolved.n_ubatch,
-        weight_buffers=tuple(place.buffer for place in resolved.placements if place.model_bytes),
+        weight_buffers=buffers,
+        other_buffers=(*buffers, _REPACKED) if group.settings.repack else buffers,
         memory_bytes=machine.memory_available_bytes,
         servers=group.settings.rpc_servers,
-        budget_s=ceilings_budget_s(group.settings.rpc_servers),
+        budget_s=ceilings_budget_s(group.settings.rpc_servers) * len(others | {resolved.threads}),
     )
     return _ceilings(command, machine, engine)
+
+
+def _not_in(own: Sequence[MatrixShape], others: Sequence[WeightMatrices]) -> tuple[MatrixShape, ...]:
+    """Shapes and formats of the others that the first has not, each once, in order."""
+    found = {(one.rows, one.columns, one.weight_type): one for one in own}
+    for other in others:
+        for one in other.shapes:
+            found.setdefault((one.rows, one.columns, one.weight_type), one)
+    return tuple(found.values())[len(own) :]
 
 
 def measure_device_rates(
@@ -138,10 +192,7 @@ def _ceilings(
         devices=tuple(f"{device.name} {device.description}" for device in engine.devices),
         engine_version=engine.version,
         engine_commit=engine.commit,
-        threads=command.threads,
-        batch_tokens=command.batch_tokens,
-        weight_buffers=command.weight_buffers,
-        shapes=command.shapes,
+        asked=dataclasses.replace(command, memory_bytes=None, budget_s=0.0),
     )
     cache = CeilingCache()
     # Of another machine only the address is known: next time another one may answer there.
@@ -161,6 +212,8 @@ def _ask(command: Command, kind: type[E], problem: str) -> E:
     with WorkerProcess() as worker:
         worker.send(command)
         event = worker.receive(_ANSWER_TIMEOUT_S)
+        while isinstance(event, QuantizeProgress):
+            event = worker.receive(_ANSWER_TIMEOUT_S)
     if isinstance(event, kind):
         return event
     if isinstance(event, Failed):

@@ -16,11 +16,10 @@ from typing import Any
 from probes.errors import UnmeasurableError
 from probes.ggml_devices import Device
 from probes.ggml_library import EXTRA_BUFFER_TYPES, FLOATS, SET_THREADS, InitParams, ggml
-from probes.ggml_types import GGML_TYPES, GgmlType
+from probes.ggml_types import GGML_TYPES, TYPE_NUMBERS, GgmlType
 
 _QUANTIZED_WEIGHTS = 1 << 16
 """Weights quantized once and laid out again and again: the formats of some take long to make."""
-_BY_NAME = {format_.name: (number, format_) for number, format_ in GGML_TYPES.items()}
 _NO_WEIGHTS = frozenset({"I8", "I16", "I32", "I64", "F64", "Q8_1", "Q8_K"})
 """Formats that the library does not make weights in."""
 _SLOW_TO_MAKE = frozenset({"IQ1_S", "IQ2_XXS", "IQ2_XS", "IQ2_S"})
@@ -305,13 +304,14 @@ def _random_blocks(count: int, block_bytes: int) -> bytes:
 
 
 def _format(weight_type: str) -> tuple[int, GgmlType]:
-    if weight_type not in _BY_NAME or weight_type in _NO_WEIGHTS:
+    if weight_type not in TYPE_NUMBERS or weight_type in _NO_WEIGHTS:
         raise UnmeasurableError(f"the engine makes no weights in {weight_type[:20]}", reason="unsupported")
-    return _BY_NAME[weight_type]
+    number = TYPE_NUMBERS[weight_type]
+    return number, GGML_TYPES[number]
 
 
 def _new_matrix(context: int, weight_type: str, rows: int, columns: int) -> int:
-    return int(ggml().ggml_new_tensor_2d(context, _BY_NAME[weight_type][0], columns, rows))
+    return int(ggml().ggml_new_tensor_2d(context, TYPE_NUMBERS[weight_type], columns, rows))
 
 
 def _numbers(count: int) -> bytes:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
+from probes.ggml_types import GGML_TYPES, TYPE_NUMBERS
 from probes.gguf_reader import TensorInfo, read_header
-from probes.records import ModelFacts
+from probes.records import MatrixShape, ModelFacts
 
 _EMBEDDING = "token_embd.weight"
 _TABLES = frozenset({"per_layer_token_embd.weight", "position_embd.weight", "token_types.weight"})
@@ -18,29 +20,21 @@ _LEAST_SIDE = 32
 """Convolution kernels and the like are narrower: no matrix product of their own."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class MatrixShape:
-    """Weight matrices of one shape and format."""
+def matrix_shapes(
+    model: ModelFacts, types: Mapping[str, str] = MappingProxyType({})
+) -> tuple[MatrixShape, ...]:
+    """The shapes in a model, those that move the most bytes for a token first; `types` gives tensors, by
+    name, another ggml type.
 
-    rows: int
-    """Outputs of the product."""
-    columns: int
-    """Inputs of the product."""
-    weight_type: str
-    """ggml type name."""
-    per_token: int
-    """Products with such a matrix that one token takes; of experts only those that it is sent to."""
-    in_model: int
-    """Such matrices in the model, all experts among them."""
-
-
-def matrix_shapes(model: ModelFacts) -> tuple[MatrixShape, ...]:
-    """The shapes in a model, those that move the most bytes for a token first.
-
-    Raises ModelFileError and UnmeasurableError as `read_header` does.
+    Raises ModelFileError and UnmeasurableError as `read_header` does, KeyError for a type that is none.
     """
     headers = [read_header(Path(path)) for path in model.files]
-    return shapes_of(model, [tensor for header in headers for tensor in header.tensors])
+    tensors = [tensor for header in headers for tensor in header.tensors]
+    return shapes_of(model, [_of_type(tensor, types.get(tensor.name)) for tensor in tensors])
+
+
+def _of_type(tensor: TensorInfo, name: str | None) -> TensorInfo:
+    return tensor if name is None else dataclasses.replace(tensor, type=GGML_TYPES[TYPE_NUMBERS[name]])
 
 
 def shapes_of(model: ModelFacts, tensors: Iterable[TensorInfo]) -> tuple[MatrixShape, ...]:

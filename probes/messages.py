@@ -12,13 +12,13 @@ from typing import Any, Literal, TypeVar
 
 from probes.codec import decode, encode
 from probes.errors import LlmphaseError, UnmeasurableError
-from probes.matrix_shapes import MatrixShape
 from probes.records import (
     CellSample,
     DeviceCeiling,
     DeviceMemory,
     EngineFacts,
     LinkFacts,
+    MatrixShape,
     ModelFacts,
     PassSample,
     Placement,
@@ -120,6 +120,12 @@ class MeasureCeilings:
     """`host:port` of machines whose devices are measured too."""
     formats: tuple[str, ...] = ()
     """ggml types to measure where there is no model."""
+    other_shapes: tuple[MatrixShape, ...] = ()
+    """What the model would have in other quantizations."""
+    other_buffers: tuple[str, ...] = ()
+    """Buffer types in which they would lie."""
+    other_threads: tuple[int, ...] = ()
+    """With which the CPU is measured once more."""
     budget_s: float = 5.0
 
 
@@ -268,6 +274,8 @@ class Quantized:
     """None when the engine did not say."""
     needs_importance_matrix: bool
     """Of a trial: making the file would fail."""
+    types: dict[str, str]
+    """Tensor name -> ggml type name, of the tensors that change theirs. Untrusted names."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

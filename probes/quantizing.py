@@ -16,7 +16,8 @@ from probes.messages import Quantize, Quantized
 from probes.text import clean_text
 
 _ERROR = 4
-_TENSOR = re.compile(r"\[\s*(\d+)/\s*(\d+)\]")
+_TENSOR = re.compile(r"\[\s*(\d+)/\s*(\d+)\]\s+(\S+)")
+_NEW_TYPE = re.compile(r"size = .* MiB -> .* MiB \((\w+)\)")
 _SIZE = re.compile(r"quant size\s*=\s*([\d.]+) Mi?B")
 _NEEDS_MATRIX = "require an imatrix"
 _MIB = 2**20
@@ -30,6 +31,8 @@ class _Log:
         self.errors: list[str] = []
         self.tensor_bytes: int | None = None
         self.needs_importance_matrix = False
+        self.types: dict[str, str] = {}
+        self._tensor: str | None = None
         self.callback = lib.llama_log_callback(self._take)
 
     def _take(self, level: int, text: bytes, _user_data: Any) -> None:
@@ -38,6 +41,9 @@ class _Log:
             self.errors.append(clean_text(line))
         elif match := _TENSOR.match(line):
             self._progress((int(match[1]) - 1) / max(1, int(match[2])))
+            self._tensor = match[3]
+        elif (match := _NEW_TYPE.match(line)) and self._tensor is not None:
+            self.types[self._tensor] = match[1].upper()
         elif match := _SIZE.search(line):
             self.tensor_bytes = math.ceil((float(match[1]) + 0.01) * _MIB)
         elif _NEEDS_MATRIX in line:
@@ -64,4 +70,8 @@ def quantize(command: Quantize, progress: Callable[[float], None]) -> Quantized:
     if failed:
         words = log.errors[-1] if log.errors else f"error {failed}"
         raise EngineError(f"the engine can not quantize this model: {words}", reason="quantize")
-    return Quantized(tensor_bytes=log.tensor_bytes, needs_importance_matrix=log.needs_importance_matrix)
+    return Quantized(
+        tensor_bytes=log.tensor_bytes,
+        needs_importance_matrix=log.needs_importance_matrix,
+        types=log.types,
+    )

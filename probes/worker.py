@@ -306,6 +306,9 @@ def _measure_ceilings(command: MeasureCeilings) -> tuple[DeviceCeiling, ...]:
         weight_buffers=command.weight_buffers,
         memory_bytes=command.memory_bytes,
         formats=command.formats,
+        other_shapes=command.other_shapes,
+        other_buffers=command.other_buffers,
+        other_threads=command.other_threads,
         budget_s=command.budget_s,
     )
 

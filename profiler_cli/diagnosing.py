@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from probes.errors import EXIT_GATE, LlmphaseError, UnmeasurableError, UsageError
-from probes.inquiries import ceilings_budget_s, measure_ceilings_of, measure_links
+from probes.inquiries import ceilings_budget_s, measure_ceilings_of, measure_links, weight_matrices
 from probes.machine import default_threads, read_machine_facts
 from probes.memory_plan import plan_memory
 from probes.plan import Asked, Plan, build_workload_plan
@@ -179,13 +179,17 @@ def _with_ceilings(run: Run, *, wanted: bool, quiet: bool) -> Run:
     """The run with what the devices could do at most; where that fails, without it and with a warning."""
     if not wanted or run.engine is None:
         return run
+    from reports.remedies.quantizations import smaller
+
+    group = run.groups[0]
     try:
-        ceilings = measure_ceilings_of(run.groups[0], run.machine, run.engine)
+        matrices = weight_matrices(group.model, smaller(group.model.quantization))
+        ceilings = measure_ceilings_of(group, matrices, run.machine, run.engine)
     except LlmphaseError as error:
         problem = f"ceilings were not measured: {error}"
         note(f"Warning: {clean(problem)}", quiet=quiet)
         return dataclasses.replace(run, warnings=(*run.warnings, problem))
-    return dataclasses.replace(run, ceilings=ceilings)
+    return dataclasses.replace(run, ceilings=ceilings, matrices=matrices)
 
 
 def _report(run: Run, question: Question, extras: Extras) -> DiagnosisReport:

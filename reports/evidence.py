@@ -37,6 +37,21 @@ class PlacementOption:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class OtherKernels:
+    """Seconds of a token's weight products at the model's own shapes: as they are run, and as they would be
+    in another quantization or on other threads."""
+
+    name: str
+    """`Q3_K_M`, or the number of threads."""
+    step_now_s: float
+    """Of a generated token."""
+    step_then_s: float
+    prompt_token_now_s: float
+    """Of a prompt token in a whole micro-batch."""
+    prompt_token_then_s: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
     """One request on one model, with all that is known about it."""
 
@@ -145,6 +160,10 @@ class Evidence:
     """Of that, what reading the weights takes at least."""
     prefill_ceiling_s: float | None = None
     """Seconds for the evaluated prompt that the device allows at best."""
+    other_quantizations: tuple[OtherKernels, ...] = ()
+    """Smaller ones whose kernels were measured."""
+    usable_threads: OtherKernels | None = None
+    """One thread for each usable core, where the run had more or fewer and the kernels were measured so."""
     transfer_bytes_s: float | None = None
     """Host to device."""
     fitting_layers: int | None = None

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
 from probes.records import Neighbour
 from reports import units
-from reports.evidence import FACT_NAMES, Evidence
+from reports.evidence import FACT_NAMES, Evidence, OtherKernels, PlacementOption
 from reports.text import clean
 
 _SHARES = frozenset(
@@ -49,7 +50,7 @@ def value_text(name: str, value: object) -> str:
         return ", ".join(_item(name, item) for item in value) or "none"
     if name == "n_gpu_layers_requested" and value == -1:
         return "all"
-    return _number(name, value) if isinstance(value, int | float) else clean(str(value), limit=120)
+    return _number(name, value) if isinstance(value, int | float) else _item(name, value)
 
 
 def _number(name: str, value: int | float) -> str:
@@ -74,6 +75,12 @@ def _number(name: str, value: int | float) -> str:
 def _item(name: str, item: Any) -> str:
     if isinstance(item, Neighbour):
         return f"{clean(item.name, limit=40)} {item.cpus:.2f} CPUs"
+    if isinstance(item, PlacementOption):
+        step = units.duration(item.decode_step_s)
+        return f"{item.way} for {units.count(item.layers)} layers, {step} a token"
+    if isinstance(item, OtherKernels):
+        step, prompt = units.duration(item.step_then_s), units.duration(item.prompt_token_then_s)
+        return f"{clean(item.name, limit=40)} {step} a token, {prompt} a prompt token"
     if name == "decode_tok_s_at_depth":
         depth, rate = item
         return f"{units.token_rate(rate)} at {units.count(depth)}"
@@ -89,8 +96,8 @@ def plain_facts(evidence: Evidence) -> Mapping[str, Any]:
 def plain_value(value: object) -> Any:
     if isinstance(value, str):
         return clean(value)
-    if isinstance(value, Neighbour):
-        return {"name": clean(value.name), "cpus": value.cpus}
+    if dataclasses.is_dataclass(value):
+        return {one.name: plain_value(getattr(value, one.name)) for one in dataclasses.fields(value)}
     if isinstance(value, tuple):
         return [plain_value(item) for item in value]
     return value

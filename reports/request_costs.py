@@ -33,14 +33,20 @@ class ModelCosts:
     model: PhaseModel
 
     def prefill(self, prompt_tokens: int, cached_tokens: int = 0) -> Estimate | None:
-        """prefill(n) - prefill(c) + a: the same tokens at the same depths, and the fixed cost once."""
+        """prefill(n) - prefill(c) + a: the same tokens at the same depths, and the fixed cost once.
+
+        A token by itself is evaluated as a decode step is, so that the fixed cost is at most one step: the
+        fit, which extrapolates to it, may take noise for more.
+        """
         fit = self.model.prefill
         if fit is None:
             return None
         whole = fit.predict(prompt_tokens)
         if not cached_tokens or prompt_tokens <= 0:
             return whole
-        value = max(fit.value(prompt_tokens) - fit.value(cached_tokens), 0.0) + fit.coefficients[0]
+        step = self.model.decode_s_per_token(prompt_tokens)
+        fixed = fit.coefficients[0] if step is None else min(fit.coefficients[0], step.value_s)
+        value = max(fit.value(prompt_tokens) - fit.value(cached_tokens), 0.0) + fixed
         return whole.times(value / whole.value_s) if whole.value_s > 0 else whole
 
     def decode(self, prompt_tokens: int, output_tokens: int) -> Estimate | None:

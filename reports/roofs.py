@@ -271,6 +271,15 @@ def _parts(group: GroupResult, ceilings: Sequence[DeviceCeiling], threads: int) 
     ]
 
 
+def sole_device(group: GroupResult, ceilings: Sequence[DeviceCeiling]) -> DeviceCeiling | None:
+    """The device that reads all weights; None where several do, or where it was not measured."""
+    try:
+        parts = [part for part in _parts(group, ceilings, _resolved(group).threads) if part.share > 0]
+    except UnknownRoofError:
+        return None
+    return parts[0].ceiling if len(parts) == 1 else None
+
+
 def _host(ceilings: Sequence[DeviceCeiling], threads: int) -> DeviceCeiling:
     hosts = [ceiling for ceiling in ceilings if ceiling.threads is not None]
     if not hosts:

@@ -20,8 +20,9 @@ from probes.records import (
     Workload,
 )
 from reports import measured, roofs, stats
-from reports.evidence import Evidence, Source
+from reports.evidence import Evidence, OtherKernels, Source
 from reports.gpu_evidence import gpu_evidence
+from reports.kernel_times import KernelTimes, kernel_times, with_operations
 from reports.other_placements import Now, elsewhere, most_layers, options, room_bytes
 from reports.phases import PhaseModel, fit_phases
 from reports.request_costs import ModelCosts
@@ -389,10 +390,13 @@ def _ceiling_facts(run: Run, group: GroupResult, asked: Workload) -> dict[str, A
         return {}
     depth = asked.prompt_tokens + max(asked.output_tokens - 2, 0) / 2
     transfers = [one.transfer_bytes_s for one in run.ceilings if one.transfer_bytes_s]
-    hosts = [one.memory_bytes_s for one in run.ceilings if one.threads is not None and one.memory_bytes_s]
+    threads = group.resolved.threads if group.resolved else None
+    hosts = [one.memory_bytes_s for one in run.ceilings if one.threads == threads and one.memory_bytes_s]
     facts: dict[str, Any] = {
         "transfer_bytes_s": min(transfers, default=None),
         "memory_bandwidth_bytes_s": max(hosts, default=None),
+        "other_quantizations": _other_quantizations(run, group) or None,
+        "usable_threads": _usable_threads(run, group),
     }
     try:
         decode = roofs.decode_roof(group, run.ceilings, depth)
@@ -406,3 +410,41 @@ def _ceiling_facts(run: Run, group: GroupResult, asked: Workload) -> dict[str, A
         "weights_read_s": decode.weights_s,
         "prefill_ceiling_s": whole - cached if asked.cached_tokens else whole,
     }
+
+
+def _other_quantizations(run: Run, group: GroupResult) -> tuple[OtherKernels, ...]:
+    """Where one device does all the work: how its kernels for other formats compare with those in use."""
+    device = roofs.sole_device(group, run.ceilings)
+    if device is None or not run.matrices:
+        return ()
+    own, *others = run.matrices
+    now = kernel_times(own, group.model, device)
+    found = ((one.quantization, kernel_times(one, group.model, device)) for one in others)
+    return tuple(
+        _other_kernels(name, now, then)
+        for name, then in found
+        if name is not None and now is not None and then is not None
+    )
+
+
+def _usable_threads(run: Run, group: GroupResult) -> OtherKernels | None:
+    """Where the CPU does all the work, on more or fewer threads than there are usable cores."""
+    device, usable = roofs.sole_device(group, run.ceilings), max(1, run.machine.usable_cpus)
+    other = next((one for one in run.ceilings if one.threads == usable), None)
+    if device is None or device.threads is None or other is None or other is device or not run.matrices:
+        return None
+    now, then = (
+        with_operations(kernel_times(run.matrices[0], group.model, one), one, group.resolved)
+        for one in (device, other)
+    )
+    return None if now is None or then is None else _other_kernels(str(usable), now, then)
+
+
+def _other_kernels(name: str, now: KernelTimes, then: KernelTimes) -> OtherKernels:
+    return OtherKernels(
+        name=name,
+        step_now_s=now.step_s,
+        step_then_s=then.step_s,
+        prompt_token_now_s=now.prompt_token_s,
+        prompt_token_then_s=then.prompt_token_s,
+    )

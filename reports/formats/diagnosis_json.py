@@ -97,6 +97,7 @@ def _remedy(advice: Advice) -> dict[str, Any]:
         "basis": clean(remedy.basis),
         "cost": clean(remedy.cost),
         "tried": trial is not None,
+        "measured_base_wait_s": trial.base_wait_s if trial else None,
         "measured_wait_s": trial.measured_wait_s if trial else None,
         "measured_low_s": trial.low_s if trial else None,
         "measured_high_s": trial.high_s if trial else None,

@@ -15,6 +15,19 @@ TRIED_BYTES = 4 * 2**30
 """Models up to this size are quantized for a trial: it takes seconds."""
 
 
+def smaller(label: str | None) -> tuple[str, ...]:
+    """The usual quantizations one and two steps below this one, the larger first."""
+    digits = tuple(BITS_PER_WEIGHT)
+    digit = digit_of(label)
+    below = digits[digits.index(digit) + 1 :] if digit in digits else ()
+    return tuple(NAMES[one] for one in below[:2])
+
+
+def bytes_ratio(label: str | None, name: str) -> float:
+    """Bytes of a model in this usual quantization over those under the label, which has a digit."""
+    return BITS_PER_WEIGHT[digit_of(name)] / BITS_PER_WEIGHT[digit_of(label)]
+
+
 def digit_of(label: str | None) -> int:
     """Bits in the label: 16 for F16 and BF16, 4 for `Q4_K - Medium`, `UD-Q4_K_XL`, `IQ4_XS`, `4-bit`; 0 for
     none."""

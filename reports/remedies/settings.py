@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 
 from reports import units
-from reports.evidence import Evidence
+from reports.evidence import Evidence, OtherKernels
 from reports.phases import Estimate
 from reports.remedies.base import HEALTHY, Remedy, Situation, Tool, Trial, between, computed, untold
 from reports.rules import threads as threads_rule
@@ -15,6 +15,9 @@ from reports.rules.base import Finding
 _LARGEST_UBATCH = 2048
 _Q8_SAVES = 1 - (34 / 32) / 2
 """Share of an f16 cache's bytes that q8_0 saves: 34 bytes for 32 elements instead of 64."""
+_KERNELS_BASIS = "the kernels at this model's own shapes, on both numbers of threads"
+_THREADS_DOUBT = 0.1
+"""What a run with all its operations may gain more, or less, than its kernels do."""
 _PLAIN = ("f16", "bf16", "f32")
 
 
@@ -40,7 +43,15 @@ def _threads(situation: Situation) -> Remedy | None:
         return None
     batch = evidence.threads_batch or threads
     fewer = threads > usable
-    if fewer:
+    kernels = None if fewer else _kernels_on(evidence, usable)
+    if kernels is not None:
+        parts = {
+            "prefill": _on_threads(
+                situation.waits.prefill_s, kernels.prompt_token_now_s, kernels.prompt_token_then_s
+            ),
+            "decode": _on_threads(situation.waits.decode_s, kernels.step_now_s, kernels.step_then_s),
+        }
+    elif fewer:
         parts = {"prefill": _unblocked(situation, "prefill"), "decode": _unblocked(situation, "decode")}
     else:
         parts = {
@@ -65,11 +76,24 @@ def _threads(situation: Situation) -> Remedy | None:
         wait,
         code="threads",
         title=title,
-        basis=_threads_basis(evidence, fewer=fewer),
+        basis=_KERNELS_BASIS if kernels else _threads_basis(evidence, fewer=fewer),
         how=_threads_how(usable),
         cost="none" if fewer else "less CPU for other programs",
         try_with=trial,
     )
+
+
+def _kernels_on(evidence: Evidence, threads: int) -> OtherKernels | None:
+    known = evidence.usable_threads
+    return known if known is not None and known.name == str(threads) else None
+
+
+def _on_threads(seconds: float | None, now_s: float, then_s: float) -> Estimate | None:
+    """A phase in proportion to its kernels on both numbers of threads."""
+    if seconds is None or now_s <= 0:
+        return None
+    value = seconds * then_s / now_s
+    return between(value, value * (1 - _THREADS_DOUBT), value * (1 + _THREADS_DOUBT))
 
 
 def _threads_basis(evidence: Evidence, *, fewer: bool) -> str:

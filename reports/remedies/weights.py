@@ -6,15 +6,16 @@ import dataclasses
 from collections.abc import Iterator
 
 from reports import units
-from reports.evidence import Evidence
+from reports.evidence import Evidence, OtherKernels
 from reports.phases import Estimate
 from reports.remedies.base import Remedy, Situation, Tool, Trial, between, computed, placed, untold
-from reports.remedies.quantizations import BITS_PER_WEIGHT, NAMES, TRIED_BYTES, digit_of
+from reports.remedies.quantizations import TRIED_BYTES, bytes_ratio, smaller
 from reports.request_costs import RUN_TO_RUN
 from reports.rules.physics import DEVICE_SHARE, GPU_RATIO
 from reports.waits import Waits
 
-_STEPS = tuple(BITS_PER_WEIGHT)
+_KERNEL_DOUBT = 0.25
+"""Of a difference between kernels, what other sizes, caches and threads in a run may change."""
 _LEAST_READING = 0.5
 """Share of a step that reading the weights takes at the least where it is not known: healthy decode reaches
 half of the memory's bandwidth and more."""
@@ -31,11 +32,8 @@ times slower."""
 
 def levers(situation: Situation) -> Iterator[Remedy | None]:
     """Smaller quantizations, then placement."""
-    digit = digit_of(situation.evidence.quantization)
-    if digit in BITS_PER_WEIGHT:
-        smaller = _STEPS[_STEPS.index(digit) + 1 :]
-        for step, bits in enumerate(smaller[:2], start=1):
-            yield _quantization(situation, digit, bits, step)
+    for step, name in enumerate(smaller(situation.evidence.quantization), start=1):
+        yield _quantization(situation, name, step)
     by_rates = _layers_by_rates(situation)
     yield by_rates if by_rates is not None else _more_layers(situation)
 
@@ -43,10 +41,19 @@ def levers(situation: Situation) -> Iterator[Remedy | None]:
 # --- fewer bytes ---------------------------------------------------------------------------------
 
 
-def _quantization(situation: Situation, digit: int, bits: int, steps: int) -> Remedy | None:
-    ratio = BITS_PER_WEIGHT[bits] / BITS_PER_WEIGHT[digit]
-    decode = _decode_with_bytes(situation, ratio)
-    name = NAMES[bits]
+def _quantization(situation: Situation, name: str, steps: int) -> Remedy | None:
+    evidence = situation.evidence
+    kernels = next((one for one in evidence.other_quantizations if one.name == name), None)
+    ratio = bytes_ratio(evidence.quantization, name)
+    parts = {"decode": _decode_with_bytes(situation, ratio)}
+    basis = f"decode reads {units.percent(ratio)} of the bytes; the prompt, bound by arithmetic, stays"
+    if kernels is not None:
+        parts = _with_kernels(situation, kernels)
+        basis = (
+            "both formats' kernels at this model's own shapes: a generated token takes"
+            f" {_change(kernels.step_then_s - kernels.step_now_s)}, a prompt token"
+            f" {_change(kernels.prompt_token_then_s - kernels.prompt_token_now_s)}"
+        )
     how: dict[Tool, str] = {
         "llmphase": f"name a {name} file of the same model",
         "llama.cpp": f"take the {name} file, or llama-quantize F16.gguf {name}",
@@ -55,14 +62,40 @@ def _quantization(situation: Situation, digit: int, bits: int, steps: int) -> Re
     }
     return computed(
         situation,
-        situation.wait(decode=decode),
+        situation.wait(**parts),
         code=f"quantization-down-{steps}",
         title=f"use a smaller quantization: {name}",
-        basis=f"decode reads {units.percent(ratio)} of the bytes; the prompt, bound by arithmetic, stays",
+        basis=basis,
         how=how,
-        cost="quality, most of it below 4 bits; a CPU may unpack the smaller format more slowly",
+        cost="quality, most of it below 4 bits"
+        + ("" if kernels else "; a CPU may unpack the smaller format more slowly"),
         try_with=Trial(quantization=name) if _is_small(situation.evidence) else None,
     )
+
+
+def _change(seconds: float) -> str:
+    return f"{units.duration(abs(seconds))} {'less' if seconds <= 0 else 'more'}"
+
+
+def _with_kernels(situation: Situation, kernels: OtherKernels) -> dict[str, Estimate | None]:
+    """Both phases with the difference between the kernels, which were timed undisturbed: the phases hold at
+    least so much of them, and at most consist of them alone."""
+    waits = situation.waits
+    changes = {
+        "decode": (kernels.step_then_s - kernels.step_now_s) * max(situation.n_output - 1, 0),
+        "prefill": (kernels.prompt_token_then_s - kernels.prompt_token_now_s) * situation.n_evaluated,
+    }
+    return {
+        name: _changed(seconds, changes[name])
+        for name, seconds in (("decode", waits.decode_s), ("prefill", waits.prefill_s))
+        if seconds is not None
+    }
+
+
+def _changed(seconds: float, change_s: float) -> Estimate:
+    value = max(0.0, seconds + change_s)
+    half = RUN_TO_RUN * seconds + abs(change_s) * _KERNEL_DOUBT
+    return between(value, max(0.0, value - half), value + half)
 
 
 def _is_small(evidence: Evidence) -> bool:

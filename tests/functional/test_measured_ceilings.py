@@ -27,7 +27,7 @@ MEASURE = """
 import json, sys
 from probes.ceilings import measure_ceilings
 from probes.codec import encode
-from probes.matrix_shapes import MatrixShape
+from probes.records import MatrixShape
 asked = json.loads(sys.argv[1])
 if "server" in asked:
     from probes.remote_devices import add_servers

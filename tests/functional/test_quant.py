@@ -14,6 +14,11 @@ import pytest
 from program import PROGRAM, Command, scripted
 from tiny_models import write_tiny_llama, write_tiny_moe
 
+from probes.gguf_header import read_model_facts
+from probes.inquiries import weight_matrices
+from probes.matrix_shapes import matrix_shapes
+from probes.quantized_models import make_variants
+
 CELLS = ("-p", "0,64", "-n", "4", "-r", "3")
 
 
@@ -200,6 +205,29 @@ def test_a_killed_program_leaves_nothing_that_is_used(
     assert outcome.returncode == 0, outcome.stderr
     assert kinds(variants) == ["Q8_0"]
     assert list(variants.glob("*.half")) == []
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize("kind", ["Q8_0", "Q4_K_M", "Q3_K_M", "Q2_K"])
+def test_the_engine_plans_the_very_matrices_that_it_makes(
+    tiny_llama: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str
+) -> None:
+    monkeypatch.setenv("LLMPHASE_CACHE_DIR", str(tmp_path / "cache"))
+    source = read_model_facts(tiny_llama)
+    own, planned = weight_matrices(source, [kind])
+    assert (own.quantization, own.shapes) == (None, matrix_shapes(source))
+    (made,) = make_variants(source, [kind], requantize=False, threads=1, progress=lambda _making: None)
+    assert planned.quantization == kind
+    assert planned.shapes == matrix_shapes(made)
+
+
+@pytest.mark.engine
+def test_a_quantization_that_the_engine_does_not_make_is_left_out(tmp_path: Path) -> None:
+    broken = tmp_path / "broken.gguf"
+    source = read_model_facts(write_tiny_llama(broken))
+    cut = broken.read_bytes()
+    broken.write_bytes(cut.replace(b"llama", b"lhama"))
+    assert [one.quantization for one in weight_matrices(source, ["Q4_K_M"])] == [None]
 
 
 @pytest.mark.engine

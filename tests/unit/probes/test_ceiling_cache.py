@@ -17,19 +17,23 @@ from probes.ceiling_cache import (
     is_worth_keeping,
 )
 from probes.errors import UnmeasurableError
-from probes.matrix_shapes import MatrixShape
-from probes.records import KernelRate
+from probes.messages import MeasureCeilings
+from probes.records import KernelRate, MatrixShape
 
+ASKED = MeasureCeilings(
+    shapes=(MatrixShape(rows=1536, columns=576, weight_type="Q4_1", per_token=60, in_model=60),),
+    threads=2,
+    batch_tokens=512,
+    weight_buffers=("CPU_Mapped",),
+    memory_bytes=None,
+)
 KEY = CeilingKey(
     cpu_name="Example CPU",
     usable_cpus=2,
     devices=("CPU: Example CPU",),
     engine_version="llama-cpp-python 0.3.36",
     engine_commit="6d18ec8",
-    threads=2,
-    batch_tokens=512,
-    weight_buffers=("CPU_Mapped",),
-    shapes=(MatrixShape(rows=1536, columns=576, weight_type="Q4_1", per_token=60, in_model=60),),
+    asked=ASKED,
 )
 CEILING = sample.ceiling(
     rates=(
@@ -64,10 +68,12 @@ def test_what_was_saved_is_loaded(cache: CeilingCache) -> None:
         {"devices": ()},
         {"engine_version": "llama-cpp-python 0.3.37"},
         {"engine_commit": None},
-        {"threads": 1},
-        {"batch_tokens": 256},
-        {"weight_buffers": ("CPU_REPACK",)},
-        {"shapes": ()},
+        {"asked": dataclasses.replace(ASKED, threads=1)},
+        {"asked": dataclasses.replace(ASKED, batch_tokens=256)},
+        {"asked": dataclasses.replace(ASKED, weight_buffers=("CPU_REPACK",))},
+        {"asked": dataclasses.replace(ASKED, shapes=())},
+        {"asked": dataclasses.replace(ASKED, other_shapes=ASKED.shapes)},
+        {"asked": dataclasses.replace(ASKED, formats=("Q8_0",))},
     ],
 )
 def test_another_machine_build_or_setting_has_ceilings_of_its_own(

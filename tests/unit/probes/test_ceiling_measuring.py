@@ -15,8 +15,7 @@ from probes.ceilings import last_level_cache_bytes, measure_ceilings
 from probes.errors import UnmeasurableError
 from probes.ggml_devices import Device
 from probes.kernels import row_bytes
-from probes.matrix_shapes import MatrixShape
-from probes.records import DeviceCeiling, DeviceFacts, KernelRate
+from probes.records import DeviceCeiling, DeviceFacts, KernelRate, MatrixShape
 
 MIB = 2**20
 GIB = 2**30
@@ -248,6 +247,38 @@ def test_extra_layouts_are_used_only_when_named(machine: Scripted) -> None:
     machine.asked.clear()
     measured(weight_buffers=("CPU_REPACK",))
     assert {asked[6] for asked in machine.asked if asked[0] == "products"} == {("CPU_REPACK",)}
+
+
+def test_what_another_quantization_would_run_is_no_part_of_the_ceilings(machine: Scripted) -> None:
+    others = (
+        MatrixShape(rows=1024, columns=512, weight_type="Q4_0", per_token=10, in_model=20),
+        MatrixShape(rows=4096, columns=2048, weight_type="Q4_K", per_token=1, in_model=1),
+    )
+    found = measured(other_shapes=others, other_buffers=("CPU_REPACK",))
+    assert found.memory_bytes_s == pytest.approx(BANDWIDTH)
+    assert rate(found, 1024, 1, "Q4_0").seconds == pytest.approx(1024 * 512 * 18 / 32 / BANDWIDTH)
+    assert rate(found, 1024, 512, "Q4_0").seconds == pytest.approx(2 * 1024 * 512 * 512 / FLOPS)
+    assert rate(found, 4096, 1, "Q4_K").seconds == pytest.approx(4096 * 2048 * 144 / 256 / BANDWIDTH)
+    # Larger than the large square: its matrix-matrix product has that one's rate.
+    assert rate(found, 2048, 512, "Q4_K").seconds == pytest.approx(2 * 2048**2 * 512 / FLOPS)
+    layouts = {asked[3]: asked[6] for asked in machine.asked if asked[0] == "products"}
+    assert layouts == {"F16": (), "Q8_0": (), "Q4_0": ("CPU_REPACK",), "Q4_K": ("CPU_REPACK",)}
+    machine.unsupported = ("Q4_0",)
+    assert measured(other_shapes=others).unknown == {}
+
+
+def test_other_numbers_of_threads_are_measured_on_the_cpu_alone(
+    machine: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ceilings, "devices", lambda: (device(), device("CUDA0", "gpu")))
+    found = measure_ceilings(SHAPES, threads=1, budget_s=60.0, other_threads=(2, 4))
+    assert [(one.device, one.threads) for one in found] == [
+        ("CPU", 1),
+        ("CUDA0", None),
+        ("CPU", 2),
+        ("CPU", 4),
+    ]
+    assert [asked[2] for asked in machine.asked if asked[:2] == ("open", "CPU")] == [1, 2, 4]
 
 
 def describe_cache(folder: Path, cpu: int, index: int, level: int, size: str, shared_by: str) -> None:

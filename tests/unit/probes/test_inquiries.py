@@ -12,7 +12,9 @@ from tiny_models import write_tiny_llama
 from probes import inquiries
 from probes.ceiling_cache import CACHE_FOLDER_VARIABLE
 from probes.gguf_header import read_model_facts
+from probes.matrix_shapes import matrix_shapes
 from probes.messages import CeilingsMeasured
+from probes.records import WeightMatrices
 
 
 def test_ceilings_that_can_not_be_kept_are_not_lost(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -25,4 +27,5 @@ def test_ceilings_that_can_not_be_kept_are_not_lost(monkeypatch: pytest.MonkeyPa
     model = read_model_facts(write_tiny_llama(tmp_path / "model.gguf"))
     group = dataclasses.replace(run.groups[0], model=model)
     assert run.engine is not None
-    assert inquiries.measure_ceilings_of(group, run.machine, run.engine) == measured
+    matrices = (WeightMatrices(quantization=None, shapes=matrix_shapes(model)),)
+    assert inquiries.measure_ceilings_of(group, matrices, run.machine, run.engine) == measured

@@ -11,7 +11,8 @@ from tiny_models import N_EMBD, N_EXPERTS, N_EXPERTS_USED, N_FF, N_LAYERS, N_VOC
 from probes.ggml_types import GGML_TYPES
 from probes.gguf_header import read_model_facts
 from probes.gguf_reader import TensorInfo
-from probes.matrix_shapes import MatrixShape, matrix_shapes, shapes_of
+from probes.matrix_shapes import matrix_shapes, shapes_of
+from probes.records import MatrixShape
 
 F32, F16 = GGML_TYPES[0], GGML_TYPES[1]
 
@@ -30,6 +31,14 @@ def test_a_llama_model_has_seven_products_a_layer_and_the_output(tmp_path: Path)
     assert found[N_EMBD, N_FF, "F16"] == N_LAYERS  # down
     assert found[N_VOCAB, N_EMBD, "F16"] == 1  # output; the embedding table multiplies nothing
     assert len(found) == 5
+
+
+def test_tensors_can_be_given_other_formats(tmp_path: Path) -> None:
+    model = read_model_facts(TINY_MODELS["llama"](tmp_path / "llama.gguf"))
+    types = {f"blk.{layer}.ffn_down.weight": "Q4_K" for layer in range(N_LAYERS)}
+    before, after = by_shape(matrix_shapes(model)), by_shape(matrix_shapes(model, types))
+    assert after.pop((N_EMBD, N_FF, "Q4_K")) == before.pop((N_EMBD, N_FF, "F16"))
+    assert after == before
 
 
 def test_of_experts_only_those_count_that_a_token_is_sent_to(tmp_path: Path) -> None:

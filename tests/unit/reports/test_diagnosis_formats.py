@@ -21,6 +21,7 @@ from reports.diagnosis_report import (
     build_diagnosis_report,
     diagnosis_of_run,
 )
+from reports.evidence import Evidence, OtherKernels, PlacementOption
 from reports.facts import evidence_from
 from reports.formats import DIAGNOSIS_FORMATS, FORMATS, TerminalStyle
 
@@ -115,6 +116,40 @@ def test_json_keeps_units_and_leaves_out_what_is_not_known() -> None:
     assert evidence["neighbours"][0]["cpus"] == 0.3
     assert "gpu_clock_hz" not in evidence
     assert None not in evidence.values()
+
+
+def test_facts_that_are_records_have_words_and_keys_of_their_own() -> None:
+    evidence = Evidence(
+        n_prompt=100,
+        prefill_s=2.0,
+        placement_options=(
+            PlacementOption(way="context", layers=20, setting=4096, decode_step_s=0.012, prefill_s=None),
+        ),
+        other_quantizations=(
+            OtherKernels(
+                name="Q3_K_M",
+                step_now_s=0.008,
+                step_then_s=0.006,
+                prompt_token_now_s=0.003,
+                prompt_token_then_s=0.0015,
+            ),
+        ),
+        neighbours=(Neighbour(name="=other", cpus=1.5),),
+    )
+    report = build_diagnosis_report(None, evidence)
+    found = json.loads(text("json", report))["evidence"]
+    assert found["placement_options"][0] == {
+        "way": "context",
+        "layers": 20,
+        "setting": 4096,
+        "decode_step_s": 0.012,
+        "prefill_s": None,
+    }
+    assert found["other_quantizations"][0]["step_then_s"] == 0.006
+    assert found["neighbours"] == [{"name": "=other", "cpus": 1.5}]
+    words = {row["code"]: row["value"] for row in rows(report) if row["kind"] == "evidence"}
+    assert words["placement_options"] == "context for 20 layers, 12.0 ms a token"
+    assert words["other_quantizations"] == "Q3_K_M 6.00 ms a token, 1.50 ms a prompt token"
 
 
 def test_rules_are_explained_only_when_asked() -> None:

@@ -7,7 +7,16 @@ import dataclasses
 import pytest
 import sample_runs as sample
 
-from probes.records import DeviceFacts, KernelRate, Neighbour, Placement, Run, Workload
+from probes.records import (
+    DeviceFacts,
+    KernelRate,
+    MatrixShape,
+    Neighbour,
+    Placement,
+    Run,
+    WeightMatrices,
+    Workload,
+)
 from reports.evidence import FACT_NAMES, Evidence
 from reports.phases import fit_phases
 from reports.run_evidence import run_evidence
@@ -207,3 +216,65 @@ def test_ceilings_bound_the_request() -> None:
 def test_evidence_is_frozen() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         Evidence().load_s = 1.0  # type: ignore[misc]
+
+
+def rates(weight_type: str, step_s: float, batch_s: float) -> tuple[KernelRate, KernelRate]:
+    """Of one square matrix, by itself and with 512 vectors."""
+    shape = {"rows": 1024, "columns": 1024, "weight_type": weight_type, "weight_bytes": 2**19}
+    return (
+        KernelRate(batch=1, seconds=step_s, **shape),  # type: ignore[arg-type]
+        KernelRate(batch=512, seconds=batch_s, **shape),  # type: ignore[arg-type]
+    )
+
+
+def matrices(quantization: str | None, weight_type: str) -> WeightMatrices:
+    shape = MatrixShape(rows=1024, columns=1024, weight_type=weight_type, per_token=100, in_model=100)
+    return WeightMatrices(quantization=quantization, shapes=(shape,))
+
+
+def with_kernels(**changes: object) -> Run:
+    measured = sample.ceiling(
+        rates=(*rates("Q4_1", 80e-6, 12e-3), *rates("Q4_0", 60e-6, 6e-3)), operation_s=1e-6
+    )
+    run = sample.run(
+        ceilings=(measured, dataclasses.replace(measured, threads=4, rates=rates("Q4_1", 50e-6, 7e-3))),
+        matrices=(matrices(None, "Q4_1"), matrices("Q3_K_M", "Q4_0"), matrices("Q2_K", "Q2_K")),
+    )
+    return dataclasses.replace(run, **changes)  # type: ignore[arg-type]
+
+
+def test_kernels_of_other_quantizations_stand_beside_those_in_use() -> None:
+    (found,) = run_evidence(with_kernels(), workload=workload()).other_quantizations
+    # Of Q2_K nothing was measured.
+    assert found.name == "Q3_K_M"
+    assert (found.step_now_s, found.step_then_s) == pytest.approx((100 * 80e-6, 100 * 60e-6))
+    assert found.prompt_token_now_s == pytest.approx(100 * 12e-3 / 512)
+    assert found.prompt_token_then_s == pytest.approx(100 * 6e-3 / 512)
+
+
+def test_kernels_on_all_usable_cores_stand_beside_those_in_use() -> None:
+    run = with_kernels(machine=sample.machine(usable_cpus=4))
+    found = run_evidence(run, workload=workload()).usable_threads
+    assert found is not None
+    # 937 operations of 1 us each come on top, once a step.
+    assert (found.step_now_s, found.step_then_s) == pytest.approx((0.008937, 0.005937))
+    assert found.name == "4"
+    # The run had two threads, and two cores.
+    assert (
+        run_evidence(with_kernels(machine=sample.machine(usable_cpus=2)), workload=workload()).usable_threads
+        is None
+    )
+    # The memory's rate is that of the run's own threads.
+    assert run_evidence(run, workload=workload()).memory_bandwidth_bytes_s == 20e9
+
+
+def test_where_several_devices_share_the_weights_kernels_tell_nothing() -> None:
+    resolved = sample.resolved(
+        n_gpu_layers=15,
+        placements=(
+            Placement(buffer="CPU", model_bytes=5 * 10**7, kv_bytes=0, compute_bytes=0, output_bytes=0),
+            Placement(buffer="CUDA0", model_bytes=5 * 10**7, kv_bytes=0, compute_bytes=0, output_bytes=0),
+        ),
+    )
+    run = with_kernels(groups=(sample.group(resolved=resolved),))
+    assert run_evidence(run, workload=workload()).other_quantizations == ()

@@ -10,7 +10,7 @@ import sample_runs as sample
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reports.evidence import Evidence
+from reports.evidence import Evidence, OtherKernels
 from reports.phases import fit_phases
 from reports.remedies import LEAST_SHARE, Remedy, Trial, futile, remedies
 from reports.run_evidence import run_evidence
@@ -80,6 +80,41 @@ def test_a_smaller_quantization_saves_decode_alone() -> None:
     assert first.predicted_wait_s is not None
     assert first.low_s == pytest.approx(first.predicted_wait_s - decode * 0.1836 * 0.25, rel=0.02)
     assert first.try_with == Trial(quantization="Q3_K_M")
+
+
+def kernels(name: str, step: tuple[float, float], prompt_token: tuple[float, float]) -> OtherKernels:
+    return OtherKernels(
+        name=name,
+        step_now_s=step[0],
+        step_then_s=step[1],
+        prompt_token_now_s=prompt_token[0],
+        prompt_token_then_s=prompt_token[1],
+    )
+
+
+def test_where_its_kernels_were_measured_a_smaller_quantization_changes_both_phases() -> None:
+    found = by_code(
+        on_cpu(
+            quantization="Q4_1",
+            n_prompt=400,
+            n_output=101,
+            prefill_s=2.0,
+            decode_s=1.5,
+            other_quantizations=(kernels("Q3_K_M", (0.008, 0.006), (0.003, 0.0015)),),
+        )
+    )
+    # 100 steps of 2 ms less, 400 prompt tokens of 1.5 ms less; Q2_K was not measured: by its bytes.
+    first = found["quantization-down-1"]
+    assert first.saved_s == pytest.approx(0.2 + 0.6)
+    assert "2.00 ms less, a prompt token 1.50 ms less" in first.basis
+    assert "of the bytes" in found["quantization-down-2"].basis
+
+
+def test_a_quantization_whose_kernels_are_slower_is_no_advice() -> None:
+    facts = {"quantization": "Q8_0", "n_prompt": 400, "n_output": 101, "prefill_s": 2.0, "decode_s": 1.5}
+    slower = (kernels("Q6_K", (0.008, 0.012), (0.003, 0.004)),)
+    assert "quantization-down-1" in by_code(on_cpu(**facts))
+    assert "quantization-down-1" not in by_code(on_cpu(**facts, other_quantizations=slower))
 
 
 def test_a_large_model_is_not_quantized_for_a_trial() -> None:
@@ -186,6 +221,19 @@ def test_threads_below_the_cores_scale_the_prompt_and_decode_to_its_ceiling() ->
     # Prefill 8 * 2/8 = 2 s; decode 10 * 2/8 = 2.5 s, but not below 100 * 0.06 = 6 s.
     assert found["threads"].predicted_wait_s == pytest.approx(8.0)
     assert found["threads"].high_s == pytest.approx(18.0)
+
+
+def test_where_the_kernels_were_measured_on_all_cores_threads_gain_what_they_do() -> None:
+    facts = {"threads": 1, "threads_batch": 1, "usable_cpus": 2, "n_prompt": 100, "n_output": 101}
+    known = kernels("2", (0.010, 0.008), (0.006, 0.004))
+    found = by_code(on_cpu(**facts, prefill_s=3.0, decode_s=5.0, usable_threads=known))
+    # Two thirds of 3 s and four fifths of 5 s.
+    assert found["threads"].predicted_wait_s == pytest.approx(2.0 + 4.0)
+    # Measured for another number of threads it says nothing.
+    other = dataclasses.replace(known, name="4")
+    assert by_code(on_cpu(**facts, prefill_s=3.0, decode_s=5.0, usable_threads=other))[
+        "threads"
+    ].predicted_wait_s == pytest.approx(1.5 + 2.5)
 
 
 def test_fewer_micro_batches_save_a_reading_of_the_weights_each() -> None:

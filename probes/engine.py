@@ -14,6 +14,7 @@ from typing import Any, Protocol, cast
 from probes.clock import Clock, MonotonicClock
 from probes.errors import UnmeasurableError, UsageError
 from probes.records import EngineFacts, Placement, Resolved, Settings
+from probes.step_parts import Node
 
 ENGINE_VARIABLE = "LLMPHASE_ENGINE"
 """`module:factory` of another engine; the factory returns (engine, clock). For tests and developers."""
@@ -66,6 +67,15 @@ class Engine(Protocol):
 
     def open_context(self, settings: Settings) -> None:
         """Make the context: caches and compute buffers. Raises EngineError."""
+        ...
+
+    def open_observed_context(self, settings: Settings) -> None:
+        """Put a context in the place of the present one that tells its parts. Raises EngineError."""
+        ...
+
+    def run_observed(self, batch: Any, wait_after: int | None) -> Sequence[Node]:
+        """Evaluate a batch in an observed context: the graph's nodes with their times. It waits after the
+        node at `wait_after`, too. Raises EngineError."""
         ...
 
     def resolved(self) -> Resolved:

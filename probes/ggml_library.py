@@ -68,6 +68,7 @@ _SIGNATURES: dict[str, tuple[list[Any], Any]] = {
     # memory and computing
     "ggml_backend_free": ([_POINTER], None),
     "ggml_backend_alloc_ctx_tensors_from_buft": ([_POINTER, _POINTER], _POINTER),
+    "ggml_backend_buffer_is_host": ([_POINTER], _BOOL),
     "ggml_backend_buffer_free": ([_POINTER], None),
     "ggml_backend_tensor_set": ([_POINTER, _POINTER, _SIZE, _SIZE], None),
     "ggml_backend_tensor_get": ([_POINTER, _POINTER, _SIZE, _SIZE], None),
@@ -78,6 +79,7 @@ _SIGNATURES: dict[str, tuple[list[Any], Any]] = {
     "ggml_free": ([_POINTER], None),
     "ggml_tensor_overhead": ([], _SIZE),
     "ggml_graph_overhead_custom": ([_SIZE, _BOOL], _SIZE),
+    "ggml_get_name": ([_POINTER], _TEXT),
     "ggml_nbytes": ([_POINTER], _SIZE),
     "ggml_new_tensor_2d": ([_POINTER, _INT, _INT64, _INT64], _POINTER),
     "ggml_new_graph_custom": ([_POINTER, _SIZE, _BOOL], _POINTER),

@@ -17,6 +17,7 @@ from probes.records import (
     PassSample,
     Resolved,
     Settings,
+    StepParts,
 )
 
 NOT_REACHED = "budget: the time was used up before this length; give a larger --budget or fewer lengths"
@@ -89,6 +90,14 @@ class GroupRecord:
     def resolved(self) -> Resolved | None:
         """What the engine resolved at the last load."""
         return self._result.resolved
+
+    @property
+    def is_split(self) -> bool:
+        """Whether layers are on devices, and others are not."""
+        resolved = self._result.resolved
+        if resolved is None or resolved.n_gpu_layers is None or resolved.layers_total is None:
+            return False
+        return 0 < resolved.n_gpu_layers < resolved.layers_total
 
     @property
     def passes(self) -> tuple[PassSample, ...]:
@@ -197,6 +206,10 @@ class GroupRecord:
             sampling=(*self._result.sampling, *done.sampling),
             requests=(*self._result.requests, *done.requests),
         )
+
+    def take_parts(self, parts: tuple[StepParts, ...]) -> None:
+        """Where the time of a split model went."""
+        self._change(parts=parts)
 
     # What goes wrong
 

@@ -20,8 +20,10 @@ from probes.messages import (
     Load,
     Loaded,
     LoadProgress,
+    PartsTimed,
     PassDone,
     RunBeside,
+    RunParts,
     RunPass,
     StepBegins,
 )
@@ -29,7 +31,7 @@ from probes.page_cache import cached_fraction, classify, drop
 from probes.patience import Patience
 from probes.plan import PlannedGroup
 from probes.records import CellResult, Disturbance, EngineFacts, GroupResult, LoadSample, ModelFacts, Options
-from probes.requests import Request, short_request, workload_request
+from probes.requests import Request, parts_ns, short_request, workload_request
 from probes.worker_process import WorkerCrash
 
 _BESIDE_REPETITIONS = 3
@@ -162,6 +164,8 @@ class GroupSession:
         self._deadline_ns, self._is_finishing = deadline_ns, True
         if self._talk is not None and self._time_left_ns() > 0 and not self._beside_done:
             self._guarded("beside", self._run_beside)
+        if self._talk is not None and self._record.is_split and self._workload is not None:
+            self._guarded("parts", self._time_parts)
         self.end()
         if self._record.is_loaded:
             self._guarded("further loads", self._load_again)
@@ -289,6 +293,7 @@ class GroupSession:
         expected_ns = loads * self._record.longest_load_ns
         if request is not None:
             expected_ns += request.expected_ns
+        expected_ns += self._parts_ns()
         return min(expected_ns, self._options.budget_ns // 4)
 
     def _run_pass(self, lengths: tuple[int, ...]) -> None:
@@ -363,6 +368,23 @@ class GroupSession:
         if self._workload is not None:
             return workload_request(self._workload, measured, left_ns)
         return short_request(measured, self._options.output_tokens, left_ns)
+
+    def _time_parts(self) -> None:
+        """Where host and devices share a request's model: what each takes. The worker is of no use
+        afterwards."""
+        assert self._workload is not None
+        talk, left_ns, expected_ns = self._loaded(), self._time_left_ns(), self._parts_ns()
+        if expected_ns > left_ns:
+            return
+        self._tell(dataclasses.replace(self._doing, phase="beside"))
+        talk.patience.begin_request(expected_ns)
+        command = RunParts(prompt_tokens=self._workload.prompt_tokens, time_left_ns=left_ns)
+        self._record.take_parts(talk.ask(command, PartsTimed).parts)
+
+    def _parts_ns(self) -> int:
+        if self._workload is None or not self._record.is_split:
+            return 0
+        return parts_ns(self._workload, self._record.measured(), self._record.settings.n_ubatch)
 
     # Events
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import random
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -19,6 +20,7 @@ from probes.engine import EngineError, OpenTimes
 from probes.engine_log import parse_log
 from probes.engine_placement import Placing
 from probes.ggml_devices import engine_commit, list_devices
+from probes.graph_observer import GraphObserver, ObservedNode
 from probes.records import EngineFacts, Placement, Resolved, Settings
 
 _FLASH = {"auto": -1, "off": 0, "on": 1}
@@ -86,6 +88,7 @@ class LlamaEngine:
         self._no_logits = (ctypes.c_int8 * 0)()
         self._samplers: dict[str, Any] = {}
         self._keep: list[Any] = []
+        self._observer: GraphObserver | None = None
 
     def facts(self) -> EngineFacts:
         """See Engine."""
@@ -196,6 +199,24 @@ class LlamaEngine:
 
     def open_context(self, settings: Settings) -> None:
         """See Engine."""
+        self._open_context(self._context_params(settings), settings)
+
+    def open_observed_context(self, settings: Settings) -> None:
+        """See Engine. Results and caches of the earlier context are gone."""
+        self._free_context()
+        self._observer = GraphObserver()
+        params = self._context_params(settings)
+        params.cb_eval = self._observer.callback
+        self._open_context(params, settings)
+
+    def run_observed(self, batch: Any, wait_after: int | None) -> Sequence[ObservedNode]:
+        """See Engine."""
+        assert self._observer is not None
+        self._observer.begin(wait_after)
+        self.run(batch)
+        return self._observer.nodes(time.perf_counter_ns())
+
+    def _context_params(self, settings: Settings) -> Any:
         params = lib.llama_context_default_params()
         params.n_ctx = settings.n_ctx
         params.n_batch = settings.n_batch
@@ -208,6 +229,9 @@ class LlamaEngine:
         params.swa_full = settings.swa_full
         params.offload_kqv = settings.kv_offload
         params.op_offload = settings.op_offload
+        return params
+
+    def _open_context(self, params: Any, settings: Settings) -> None:
         self._context = lib.llama_init_from_model(self._model, params)
         if not self._context:
             raise EngineError(f"the engine can not make a context: {self._last_words()}", reason="context")
@@ -386,11 +410,15 @@ class LlamaEngine:
         for sampler in self._samplers.values():
             lib.llama_sampler_free(sampler)
         self._samplers.clear()
-        if self._context:
-            lib.llama_free(self._context)
+        self._free_context()
         if self._model:
             lib.llama_model_free(self._model)
-        self._context = self._model = self._memory = None
+        self._model = None
+
+    def _free_context(self) -> None:
+        if self._context:
+            lib.llama_free(self._context)
+        self._context = self._memory = None
 
 
 def _encoded(path: str) -> bytes:

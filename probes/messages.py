@@ -26,6 +26,7 @@ from probes.records import (
     Resolved,
     SamplingSample,
     Settings,
+    StepParts,
     TokenizeSample,
 )
 
@@ -102,6 +103,14 @@ class RunBeside:
     """None: no whole request."""
     request_output_tokens: int
     request_cached_tokens: int = 0
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class RunParts:
+    """Time the parts of a split model. Nothing else can be measured on this load afterwards."""
+
+    prompt_tokens: int
+    time_left_ns: int
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,6 +247,13 @@ class BesideDone:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class PartsTimed:
+    """Answer to RunParts."""
+
+    parts: tuple[StepParts, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class CeilingsMeasured:
     """Answer to MeasureCeilings."""
 
@@ -293,6 +309,7 @@ Command = (
     | Reserve
     | RunPass
     | RunBeside
+    | RunParts
     | MeasureCeilings
     | MeasureLink
     | Quantize
@@ -307,6 +324,7 @@ Event = (
     | CellMeasured
     | PassDone
     | BesideDone
+    | PartsTimed
     | CeilingsMeasured
     | Reserved
     | LinkMeasured
@@ -322,6 +340,7 @@ COMMANDS: tuple[type[Any], ...] = (
     Reserve,
     RunPass,
     RunBeside,
+    RunParts,
     MeasureCeilings,
     MeasureLink,
     Quantize,
@@ -336,6 +355,7 @@ EVENTS: tuple[type[Any], ...] = (
     CellMeasured,
     PassDone,
     BesideDone,
+    PartsTimed,
     CeilingsMeasured,
     Reserved,
     LinkMeasured,

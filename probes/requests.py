@@ -8,6 +8,8 @@ from collections.abc import Sequence
 
 from probes.records import CellResult, Workload
 
+PART_PROMPTS, PART_STEPS = 6, 17
+"""Micro-batches of the prompt, and decode steps, that timing a split model's parts takes."""
 _NEAR_TOKENS = 128
 _MOST_TOKENS = 512
 """Of a profile, the request is run at the length nearest to the first, up to the second: enough to check the
@@ -61,6 +63,17 @@ def workload_request(workload: Workload, cells: Sequence[CellResult], left_ns: i
         output_tokens=output_tokens,
         expected_ns=round(prefill_ns + output_tokens * _step_ns(nearest)),
     )
+
+
+def parts_ns(workload: Workload, cells: Sequence[CellResult], n_ubatch: int) -> int:
+    """What timing a split model's parts will likely take; 0 where nothing was measured."""
+    usable = [cell for cell in cells if cell.samples and 0 < cell.prompt_tokens <= workload.prompt_tokens]
+    if not usable:
+        return 0
+    nearest = usable[-1]
+    per_token_ns = _prefill_ns(nearest) / nearest.prompt_tokens
+    tokens = PART_PROMPTS * min(workload.prompt_tokens, n_ubatch)
+    return round(tokens * per_token_ns + PART_STEPS * _step_ns(nearest))
 
 
 def _prefill_ns(cell: CellResult) -> float:

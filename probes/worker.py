@@ -35,6 +35,7 @@ from probes.messages import (
     LoadProgress,
     MeasureCeilings,
     MeasureLink,
+    PartsTimed,
     PassDone,
     Prepare,
     Prepared,
@@ -44,12 +45,14 @@ from probes.messages import (
     Reserve,
     Reserved,
     RunBeside,
+    RunParts,
     RunPass,
     StepBegins,
     command_from_line,
     to_line,
 )
 from probes.page_cache import process_read_bytes
+from probes.part_timing import PartTimer
 from probes.prompt_text import prompt_text
 from probes.records import (
     CellSample,
@@ -86,30 +89,39 @@ class Worker:
 
     def carry_out(self, command: Command) -> None:
         """Carry out one command and emit its events. Raises LlmphaseError."""
-        if isinstance(command, AskFacts):
-            self._engine.connect(command.servers)
-            self._emit(Facts(engine=self._engine.facts()))
-        elif isinstance(command, Prepare):
-            self._prepare(command)
-        elif isinstance(command, Load):
+        if isinstance(command, Load):
             self._load(command)
-        elif isinstance(command, Reserve):
-            self._engine.connect(command.settings.rpc_servers)
-            self._emit(Reserved(placements=self._engine.reserve(command.path, command.settings)))
         elif isinstance(command, RunPass):
             self._pass(command)
         elif isinstance(command, RunBeside):
             self._beside(command)
-        elif isinstance(command, MeasureCeilings):
-            self._engine.connect(command.servers)
-            self._emit(CeilingsMeasured(ceilings=_measure_ceilings(command)))
-        elif isinstance(command, MeasureLink):
-            self._engine.connect((command.server,))
-            self._emit(LinkMeasured(link=_measure_link(command.server)))
-        elif isinstance(command, Quantize):
-            self._quantize(command)
-        else:
+        elif isinstance(command, RunParts):
+            self._time_parts(command)
+        elif isinstance(command, Quit):
             self._engine.close()
+        else:
+            self._answer(command)
+
+    def _answer(
+        self, question: AskFacts | Prepare | Reserve | MeasureCeilings | MeasureLink | Quantize
+    ) -> None:
+        """What can be asked without a model loaded to be measured."""
+        if isinstance(question, AskFacts):
+            self._engine.connect(question.servers)
+            self._emit(Facts(engine=self._engine.facts()))
+        elif isinstance(question, Prepare):
+            self._prepare(question)
+        elif isinstance(question, Reserve):
+            self._engine.connect(question.settings.rpc_servers)
+            self._emit(Reserved(placements=self._engine.reserve(question.path, question.settings)))
+        elif isinstance(question, MeasureCeilings):
+            self._engine.connect(question.servers)
+            self._emit(CeilingsMeasured(ceilings=_measure_ceilings(question)))
+        elif isinstance(question, MeasureLink):
+            self._engine.connect((question.server,))
+            self._emit(LinkMeasured(link=_measure_link(question.server)))
+        else:
+            self._quantize(question)
 
     def _prepare(self, command: Prepare) -> None:
         engine = self._engine
@@ -260,6 +272,14 @@ class Worker:
                 )
             )
         self._emit(BesideDone(tokenize=tuple(tokenize), sampling=tuple(sampling), requests=tuple(requests)))
+
+    def _time_parts(self, command: RunParts) -> None:
+        resolved = self._loaded()
+        assert self._settings is not None
+        now_ns = self._clock.now_ns
+        timer = PartTimer(self._engine, self._settings, now_ns, now_ns() + command.time_left_ns)
+        room = min(len(self._tokens), resolved.n_ctx)
+        self._emit(PartsTimed(parts=timer.measure(command.prompt_tokens, room)))
 
     def _quantize(self, command: Quantize) -> None:
         from probes.quantizing import quantize

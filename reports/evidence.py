@@ -172,6 +172,9 @@ class Evidence:
     """Predicted seconds a token with these layers on devices; None where they are there already."""
     fitting_layers_prefill_s: float | None = None
     """The same for the evaluated prompt."""
+    host_layers_share: float | None = None
+    """Of a decode step of a split model, what the layers on the host take, timed within the run: the times of
+    other placements then rest on it, too."""
     no_layers_step_s: float | None = None
     """Predicted seconds a token with no layer on a device; None where none is."""
     no_layers_prefill_s: float | None = None

@@ -1,4 +1,7 @@
-"""What a request would take with its layers elsewhere: from ceilings and placement, without another load.
+"""What a request would take with its layers elsewhere: without another load.
+
+Where the parts of a split model were timed in the run (`reports.split_parts`) they tell; else ceilings and
+placement:
 
     step(L) = network(L) + (step now - network now) * roof(L) / roof now
 
@@ -15,6 +18,7 @@ from typing import Literal
 from probes.records import DeviceCeiling, GroupResult, LinkFacts, ModelFacts, Placement, Run
 from reports import links, offload, roofs
 from reports.evidence import PlacementOption
+from reports.split_parts import Parts, decode_parts, prompt_parts
 
 _ROOM = 0.95
 """Of free device memory, what weights and cache may take beside compute buffers."""
@@ -146,7 +150,11 @@ def elsewhere(
     """The request with `layers` on devices, the experts of the first `n_cpu_moe` on the host (None: as now);
     None where ceilings or placement do not tell."""
     resolved = group.resolved
-    if resolved is None or resolved.n_gpu_layers is None or not run.ceilings:
+    if resolved is None or resolved.n_gpu_layers is None:
+        return None
+    if n_cpu_moe is None and (parts := decode_parts(group)) is not None:
+        return _by_parts(run, group, now, layers, parts)
+    if not run.ceilings:
         return None
     then = _placed(group, run.ceilings, layers, group.settings.n_cpu_moe if n_cpu_moe is None else n_cpu_moe)
     if then is None:
@@ -162,6 +170,19 @@ def elsewhere(
     except roofs.UnknownRoofError:
         return None  # the report of the ceilings says why
     return Elsewhere(layers=layers, decode_step_s=step, prefill_s=_prefill_elsewhere(run, group, now, then))
+
+
+def _by_parts(run: Run, group: GroupResult, now: Now, layers: int, step: Parts) -> Elsewhere:
+    network_s = _network_s(group, run.links)
+    prompt = prompt_parts(group)
+    prefill_s = None
+    if now.prefill_s is not None and now.prompt_tokens and prompt is not None:
+        prefill_s = now.prefill_s * prompt.ratio(layers, network_s)
+    return Elsewhere(
+        layers=layers,
+        decode_step_s=now.decode_step_s * step.ratio(layers, network_s),
+        prefill_s=prefill_s,
+    )
 
 
 def _prefill_elsewhere(run: Run, group: GroupResult, now: Now, then: GroupResult) -> float | None:

@@ -26,6 +26,7 @@ from reports.kernel_times import KernelTimes, kernel_times, with_operations
 from reports.other_placements import Now, elsewhere, most_layers, options, room_bytes
 from reports.phases import PhaseModel, fit_phases
 from reports.request_costs import ModelCosts
+from reports.split_parts import decode_parts
 
 _CACHE_TYPE_BYTES = {
     "f32": 4.0,
@@ -371,9 +372,11 @@ def _other_placements(run: Run, group: GroupResult, asked: Workload, facts: _Fac
         depth_tokens=asked.prompt_tokens + max(asked.output_tokens - 2, 0) / 2,
     )
     room = room_bytes(run, group)
+    parts = decode_parts(group)
     found: dict[str, Any] = {
         "fitting_layers": None if room is None else most_layers(group, room),
         "placement_options": options(run, group, now, _context_for(asked)) or None,
+        "host_layers_share": None if parts is None else parts.host_share,
     }
     for name, layers in (("fitting_layers", found["fitting_layers"]), ("no_layers", 0)):
         if layers is None or layers == resolved.n_gpu_layers:

@@ -23,6 +23,17 @@ from probes.records import DeviceFacts, EngineFacts, Placement, Resolved, Settin
 
 SCRIPT_VARIABLE = "LLMPHASE_SCRIPT"
 MIB = 1024 * 1024
+_LAYERS = 5
+"""Of the scripted model, the output layer counting as one."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ObservedNode:
+    """One node of a scripted graph."""
+
+    name: str
+    on_host: bool | None
+    took_ns: int
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -48,10 +59,16 @@ class Script:
     chunk_tokens: int = 512
     recurrent: bool = False
     backend: str = "CPU"
+    gpu_layers: int = 0
+    """Of five, the output layer counting as one, on the device ..."""
+    device_share: float = 0.1
+    """... where a layer, or the output, takes this share of what a layer takes on the host."""
     buffers: list[str] = dataclasses.field(default_factory=lambda: ["CPU"])
     warnings: list[str] = dataclasses.field(default_factory=list)
     fail_load: str | None = None
     fail_context: str | None = None
+    fail_observed: str | None = None
+    """The context that tells its parts can not be made."""
     fail_at_position: int | None = None
     """An evaluation that begins here fails and is told."""
     crash_at_position: int | None = None
@@ -178,11 +195,36 @@ class ScriptedEngine:
             raise EngineError(self.script.fail_context, reason="context")
         self._advance(self.script.context_ns)
 
+    def open_observed_context(self, settings: Settings) -> None:
+        self.calls.append(("open_observed_context", settings.n_ctx))
+        if self.script.fail_observed:
+            raise EngineError(self.script.fail_observed, reason="context")
+        self.cached_tokens = 0
+
+    def run_observed(self, batch: tuple[int, int, bool], wait_after: int | None) -> list[ObservedNode]:
+        """Two nodes a layer and the output, of which the last of each piece takes what the piece costs."""
+        self.run(batch)
+        whole_ns = self._cost_ns(*batch)
+        on_host = _LAYERS - 1 - (self.script.gpu_layers - 1)
+        names = [f"{kind}-{layer}" for layer in range(_LAYERS - 1) for kind in ("Kcur", "l_out")]
+        nodes = [ObservedNode(name, index // 2 < on_host, 1000) for index, name in enumerate(names)]
+        nodes.append(ObservedNode("result_output", False, 1000))
+        host_ns = whole_ns * on_host
+        device_ns = round(whole_ns * self.script.device_share * (_LAYERS - 1 - on_host))
+        output_ns = round(whole_ns * self.script.device_share)
+        nodes[2 * on_host - 1] = dataclasses.replace(nodes[2 * on_host - 1], took_ns=host_ns)
+        if wait_after is None:
+            nodes[-1] = dataclasses.replace(nodes[-1], took_ns=device_ns + output_ns)
+        else:
+            nodes[wait_after] = dataclasses.replace(nodes[wait_after], took_ns=device_ns)
+            nodes[-1] = dataclasses.replace(nodes[-1], took_ns=output_ns)
+        return nodes
+
     def resolved(self) -> Resolved:
         assert self._settings is not None
         return Resolved(
-            n_gpu_layers=0,
-            layers_total=5,
+            n_gpu_layers=self.script.gpu_layers,
+            layers_total=_LAYERS,
             n_ctx=self._settings.n_ctx,
             n_batch=self._settings.n_batch,
             n_ubatch=self._settings.n_ubatch,

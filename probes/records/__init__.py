@@ -22,6 +22,7 @@ from probes.records.samples import (
     RequestSample,
     SamplingSample,
     SelfTestRound,
+    StepParts,
     TokenizeSample,
 )
 from probes.records.settings import Options, Placement, Resolved, Settings, Workload
@@ -64,6 +65,7 @@ __all__ = [
     "SamplingSample",
     "SelfTestRound",
     "Settings",
+    "StepParts",
     "TokenizeSample",
     "WeightMatrices",
     "Workload",

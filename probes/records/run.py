@@ -14,6 +14,7 @@ from probes.records.samples import (
     PassSample,
     RequestSample,
     SamplingSample,
+    StepParts,
     TokenizeSample,
 )
 from probes.records.settings import Options, Resolved, Settings, Workload
@@ -43,6 +44,8 @@ class GroupResult:
     device_memory: tuple[DeviceMemory, ...]
     warnings: tuple[str, ...] = ()
     """What went wrong or was done otherwise while measuring it, beside the reasons of its cells."""
+    parts: tuple[StepParts, ...] = ()
+    """Of a diagnosed request on a model split between host and devices."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -123,6 +123,24 @@ class RequestSample:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class StepParts:
+    """Where the time of one evaluation of a split model went: moving from part to part is in the earlier
+    one's."""
+
+    tokens: int
+    """1: a decode step; more: a prompt's first micro-batch."""
+    position_tokens: int
+    """Tokens in the cache before."""
+    host_ns: int
+    host_layers: int
+    """Repeating layers that the host computes."""
+    device_ns: int
+    device_layers: int
+    output_ns: int
+    """The output layer, on a device."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SelfTestRound:
     """One round over small models of known work, all of them in turn."""
 

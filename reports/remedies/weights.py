@@ -193,9 +193,12 @@ def _layers_by_rates(situation: Situation) -> Remedy | None:
     now, decode_s = evidence.decode_step_s, situation.waits.decode_s
     if step is None or now is None or decode_s is None:
         return None
-    parts = {"decode": placed(decode_s * step / now, decode_s, situation.least_decode_s)}
+    timed = evidence.host_layers_share is not None
+    least_decode_s = None if timed else situation.least_decode_s
+    parts = {"decode": placed(decode_s * step / now, decode_s, least_decode_s)}
     if prefill is not None and situation.waits.prefill_s is not None:
-        parts["prefill"] = placed(prefill, situation.waits.prefill_s, evidence.prefill_ceiling_s)
+        least_prefill_s = None if timed else evidence.prefill_ceiling_s
+        parts["prefill"] = placed(prefill, situation.waits.prefill_s, least_prefill_s)
     is_all = evidence.fitting_layers == evidence.layers_total
     layers = 0 if takes_off else -1 if is_all else evidence.fitting_layers
     return computed(
@@ -203,7 +206,9 @@ def _layers_by_rates(situation: Situation) -> Remedy | None:
         situation.wait(**parts),
         code="gpu-layers",
         title=_OFF_TITLE if takes_off else _layers_title(layers),
-        basis="the measured rates of host and device at this model's own sizes",
+        basis="what a layer took here and there in this run"
+        if timed
+        else "the measured rates of host and device at this model's own sizes",
         how=_layers_how(layers),
         cost="none" if takes_off else "device memory, which a larger context then lacks",
         try_with=_layers_trial(evidence, layers),

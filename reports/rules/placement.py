@@ -37,8 +37,8 @@ def judge(evidence: Evidence) -> Outcome:
             verdict="offload-bound",
             confidence=0.8 if evidence.shares_memory else 0.92,
             reason=f"{total - placed} of {total} layers are computed by the CPU"
-            f"{_asked(evidence)}{_bytes(evidence)}",
-            inputs=inputs,
+            f"{_asked(evidence)}{_bytes(evidence)}{_time(evidence)}",
+            inputs=inputs | evidence.known("host_layers_share"),
             margin=(total - placed) / total,
             saves_share=saved,
         )
@@ -74,6 +74,11 @@ def _asked(evidence: Evidence) -> str:
     if asked is None or placed is None or 0 <= asked <= placed:
         return ""
     return f" though {'all' if asked < 0 else asked} were asked onto the device"
+
+
+def _time(evidence: Evidence) -> str:
+    share = evidence.host_layers_share
+    return "" if share is None else f", and take {percent(share)} of the time of each token"
 
 
 def _bytes(evidence: Evidence) -> str:

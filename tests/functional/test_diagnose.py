@@ -46,6 +46,32 @@ def test_a_short_prompt_and_a_long_answer_wait_for_the_answer(llmphase: Command,
     assert found["phases"]["decode"] == pytest.approx(199 * 0.005)
 
 
+def test_a_split_model_is_timed_part_by_part(llmphase: Command, tiny_llama: Path) -> None:
+    # Two of four layers here at 5 ms each, two there and the output at a tenth of that.
+    script = EXACT | {"backend": "CUDA0", "buffers": ["CPU", "CUDA0"], "gpu_layers": 3}
+    found = diagnosed(llmphase, tiny_llama, "-p", "64", "-n", "20", "-ngl", "3", script=script)
+    assert found["verdict"] == "offload-bound"
+    assert found["evidence"]["host_layers_share"] == pytest.approx(10 / 11.5)
+    placed = next(remedy for remedy in found["remedies"] if remedy["code"] == "gpu-layers")
+    # All four layers there: 2 + 0.5 of 11.5 ms a step; the prompt's parts have the same proportions.
+    assert placed["saved_s"] == pytest.approx((19 * 0.005 + 0.064) * (1 - 2.5 / 11.5), rel=0.01)
+
+
+def test_a_split_model_whose_parts_can_not_be_timed_is_diagnosed_all_the_same(
+    llmphase: Command, tiny_llama: Path
+) -> None:
+    script = EXACT | {
+        "backend": "CUDA0",
+        "buffers": ["CPU", "CUDA0"],
+        "gpu_layers": 3,
+        "fail_observed": "no room for another context",
+    }
+    found = diagnosed(llmphase, tiny_llama, "-p", "64", "-n", "20", "-ngl", "3", script=script)
+    assert found["verdict"] == "offload-bound"
+    assert "host_layers_share" not in found["evidence"]
+    assert any("no room for another context" in warning["text"] for warning in found["warnings"])
+
+
 def test_the_crossover_is_balanced(llmphase: Command, tiny_llama: Path) -> None:
     # 500 prompt tokens take 0.5 s, as 100 decode steps do
     found = diagnosed(llmphase, tiny_llama, "-p", "500", "-n", "101", script=EXACT)

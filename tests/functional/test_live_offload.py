@@ -48,9 +48,12 @@ def test_half_of_the_layers_on_the_slower_side_is_offload_bound(llmphase: Comman
     with serving(threads=2) as server:
         found = diagnosed(llmphase, server, "-t", "1", "-ngl", "6", "--verify", "1")
     assert found["verdict"] == "offload-bound" or "offload-bound" in found["contributing"]
+    # 24 or 25 of 30 layers are computed here, by one thread of two.
+    assert found["evidence"]["host_layers_share"] > 0.5
     placed = remedy(found)
     assert "all" in placed["how"]["llmphase"]
     assert placed["saved_s"] > 0
+    assert placed["measured_saved_s"] is not None
 
 
 def test_layers_on_a_device_that_is_slower_are_advised_off(llmphase: Command) -> None:

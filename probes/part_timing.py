@@ -1,0 +1,74 @@
+"""Times the parts of a split model: a few decode steps and a prompt's first micro-batch, in an observed
+context.
+
+Each is evaluated as it is, and once more waiting after the last layer, which costs a remote device a second
+message: the first tells host and devices apart, the second only what of the devices' time is the output
+layer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from probes.engine import Engine
+from probes.records import Settings, StepParts
+from probes.step_parts import Node, last_layer_end, split_parts
+
+_STEPS = 8
+_PROMPTS = 2
+
+
+class PartTimer:
+    """Of a loaded model whose tokens are laid ready. The engine's context is an observed one afterwards."""
+
+    def __init__(
+        self, engine: Engine, settings: Settings, now_ns: Callable[[], int], deadline_ns: int
+    ) -> None:
+        self._engine = engine
+        self._settings = settings
+        self._now_ns = now_ns
+        self._deadline_ns = deadline_ns
+
+    def measure(self, prompt_tokens: int, room_tokens: int) -> tuple[StepParts, ...]:
+        """Decode steps behind the prompt's first micro-batch, then that itself, as far as the time allows.
+        `room_tokens` are laid ready and fit into the context. Raises EngineError."""
+        engine = self._engine
+        engine.open_observed_context(self._settings)
+        first = max(1, min(prompt_tokens, self._settings.n_ubatch, room_tokens))
+        engine.run(engine.batch(0, first, logits=True))
+        steps = list(self._steps(first, min(_STEPS, (room_tokens - first - 1) // 2)))
+        prompts = list(self._prompts(first)) if first > 1 else []
+        return tuple(part for part in (*steps, *prompts) if part is not None)
+
+    def _steps(self, depth: int, most: int) -> Iterator[StepParts | None]:
+        """One to settle the graph, then pairs; each step has its own position."""
+        if most < 1:
+            return
+        position = depth
+        end = last_layer_end(self._run(position, 1, None))
+        for _ in range(most):
+            if end is None or self._is_over():
+                return
+            plain, waiting = self._run(position + 1, 1, None), self._run(position + 2, 1, end)
+            position += 2
+            yield split_parts(plain, waiting, end, tokens=1, position_tokens=position)
+
+    def _prompts(self, tokens: int) -> Iterator[StepParts | None]:
+        self._engine.clear()
+        end = last_layer_end(self._run(0, tokens, None))
+        for _ in range(_PROMPTS):
+            if end is None or self._is_over():
+                return
+            self._engine.clear()
+            plain = self._run(0, tokens, None)
+            self._engine.clear()
+            waiting = self._run(0, tokens, end)
+            yield split_parts(plain, waiting, end, tokens=tokens, position_tokens=0)
+
+    def _run(self, start: int, count: int, wait_after: int | None) -> Sequence[Node]:
+        batch: Any = self._engine.batch(start, count, logits=True)
+        return self._engine.run_observed(batch, wait_after)
+
+    def _is_over(self) -> bool:
+        return self._now_ns() >= self._deadline_ns

@@ -1,0 +1,77 @@
+"""What a split model would take with its layers elsewhere, by what its parts took in this very run.
+
+    time(L) = host layers * host time a layer + device layers * device time a layer + network + output layer
+
+Each memory's time a layer is its part's over its number of layers, as timed within single evaluations
+(`probes.step_parts`); the network's share of a remote device comes once, whatever lies there.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+from collections.abc import Sequence
+
+from probes.records import GroupResult, StepParts
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """Medians over the evaluations of one kind, in seconds."""
+
+    host_s: float
+    host_layers: int
+    device_s: float
+    device_layers: int
+    output_s: float
+    """On a device."""
+
+    @property
+    def total_s(self) -> float:
+        """The whole evaluation."""
+        return self.host_s + self.device_s + self.output_s
+
+    @property
+    def host_share(self) -> float:
+        """Of the time, what the layers on the host take."""
+        return self.host_s / self.total_s if self.total_s else 0.0
+
+    def ratio(self, layers: int, network_s: float) -> float:
+        """Time with this many layers on devices, the output layer counting as one, over the time now."""
+        there = max(0, layers - 1)
+        here = self.host_layers + self.device_layers - there
+        of_network = min(network_s, self.device_s / 2)
+        host_each = self.host_s / self.host_layers
+        device_each = (self.device_s - of_network) / self.device_layers
+        if layers <= 0:
+            slower = host_each / device_each if device_each else 1.0
+            return (here * host_each + self.output_s * slower) / self.total_s
+        return (here * host_each + there * device_each + of_network + self.output_s) / self.total_s
+
+
+def decode_parts(group: GroupResult) -> Parts | None:
+    """Of a decode step; None where the model is not split plainly by layers, or was not timed so."""
+    return _parts(group, [one for one in group.parts if one.tokens == 1])
+
+
+def prompt_parts(group: GroupResult) -> Parts | None:
+    """The same of a prompt's first micro-batch."""
+    return _parts(group, [one for one in group.parts if one.tokens > 1])
+
+
+def _parts(group: GroupResult, timed: Sequence[StepParts]) -> Parts | None:
+    """Where experts or single tensors lie apart from their layers, or the cache does, a layer more or less
+    there is no whole layer."""
+    asked = group.settings
+    is_plain = asked.kv_offload and not asked.n_cpu_moe and not asked.override_tensor
+    if not timed or not is_plain:
+        return None
+    last = timed[-1]
+    same = [one for one in timed if one.host_layers == last.host_layers]
+    return Parts(
+        host_s=statistics.median(one.host_ns for one in same) / 1e9,
+        host_layers=last.host_layers,
+        device_s=statistics.median(one.device_ns for one in same) / 1e9,
+        device_layers=last.device_layers,
+        output_s=statistics.median(one.output_ns for one in same) / 1e9,
+    )

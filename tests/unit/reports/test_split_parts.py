@@ -1,0 +1,99 @@
+"""What a split model would take with its layers elsewhere, by its parts in this run: each sum by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import sample_runs as sample
+
+from probes.records import GroupResult, LinkFacts, StepParts
+from reports.diagnosis_report import diagnosis_of_run
+from reports.other_placements import Now, elsewhere
+from reports.split_parts import decode_parts, prompt_parts
+
+MS = 1_000_000
+
+
+def part(host_ms: float = 10, device_ms: float = 2, output_ms: float = 1, **changes: Any) -> StepParts:
+    facts = {"tokens": 1, "position_tokens": 64, "host_layers": 20, "device_layers": 10} | changes
+    return StepParts(
+        host_ns=round(host_ms * MS),
+        device_ns=round(device_ms * MS),
+        output_ns=round(output_ms * MS),
+        **facts,
+    )
+
+
+def group(*parts: StepParts, **settings: Any) -> GroupResult:
+    resolved = sample.resolved(n_gpu_layers=11, layers_total=31, graph_splits=2)
+    return sample.group(resolved=resolved, parts=parts, settings=sample.settings(n_gpu_layers=11, **settings))
+
+
+def test_medians_of_the_steps_alone() -> None:
+    found = decode_parts(group(part(9), part(30), part(10), part(100, tokens=64, position_tokens=0)))
+    assert found is not None
+    assert (found.host_s, found.device_s, found.output_s) == pytest.approx((0.010, 0.002, 0.001))
+    assert found.host_share == pytest.approx(10 / 13)
+    prompts = prompt_parts(group(part(), part(100, tokens=64, position_tokens=0)))
+    assert prompts is not None
+    assert prompts.host_s == pytest.approx(0.100)
+
+
+@pytest.mark.parametrize(
+    ("layers", "then_ms"),
+    [
+        (31, 30 * 0.2 + 1),  # all there: 0.2 ms each, and the output
+        (11, 13.0),  # as now
+        (21, 10 * 0.5 + 20 * 0.2 + 1),
+        (1, 30 * 0.5 + 1),  # the output layer alone
+        (0, 30 * 0.5 + 1 * 2.5),  # all here: the output is slower by what a layer is
+    ],
+)
+def test_layers_take_what_they_take_in_each_memory(layers: int, then_ms: float) -> None:
+    found = decode_parts(group(part()))
+    assert found is not None
+    assert found.ratio(layers, 0.0) == pytest.approx(then_ms / 13)
+
+
+def test_the_network_comes_once_whatever_lies_there() -> None:
+    found = decode_parts(group(part()))
+    assert found is not None
+    # 0.5 of the 2 ms: ten layers at 0.15 ms; and it is gone with the last layer.
+    assert found.ratio(31, 0.0005) == pytest.approx((30 * 0.15 + 0.5 + 1) / 13)
+    assert found.ratio(0, 0.0005) == pytest.approx((30 * 0.5 + 0.5 / 0.15) / 13)
+    # A network that was slower when it was measured alone takes half of the part at most.
+    assert found.ratio(31, 1.0) == pytest.approx((30 * 0.1 + 1 + 1) / 13)
+
+
+@pytest.mark.parametrize(
+    "settings", [{"n_cpu_moe": 4}, {"override_tensor": ("exps=CPU",)}, {"kv_offload": False}]
+)
+def test_where_tensors_lie_apart_from_their_layers_they_tell_nothing(settings: dict[str, Any]) -> None:
+    assert decode_parts(group(part(), **settings)) is None
+    assert decode_parts(group()) is None
+
+
+def test_a_request_elsewhere_is_told_by_its_parts_without_ceilings() -> None:
+    split = group(part(), part(200, 40, 2, tokens=64, position_tokens=0))
+    link = LinkFacts(server="127.0.0.1:50052", round_trip_s=0.0, to_bytes_s=1e9, from_bytes_s=1e9, unknown={})
+    now = Now(decode_step_s=0.026, prefill_s=0.242, prompt_tokens=64, depth_tokens=64)
+    found = elsewhere(sample.run(split, links=(link,)), split, now, 31)
+    assert found is not None
+    # The request ran at half the speed of its parts, and so would the other one.
+    assert found.decode_step_s == pytest.approx(2 * 0.007)
+    assert found.prefill_s == pytest.approx(30 * 0.004 + 0.002)
+
+
+def test_the_verdict_tells_how_much_of_a_token_the_layers_here_take() -> None:
+    gpu = sample.device(
+        name="CUDA0", kind="gpu", memory_total_bytes=16 * 2**30, memory_free_bytes=16 * 2**30
+    )
+    layer_bytes = {"layer_bytes": (2 * 2**20,) * 30, "output_bytes": 28 * 2**20}
+    split = sample.gpu_group(parts=(part(),), facts=sample.model(**layer_bytes))
+    run = sample.run(split, engine=sample.engine(devices=(gpu,)), workload=sample.workload(64, 50))
+    report = diagnosis_of_run(run)
+    assert report.verdict == "offload-bound"
+    assert "take 77 % of the time of each token" in " ".join(report.headline)
+    layers = next(one for one in report.remedies if one.code == "gpu-layers")
+    assert layers.basis == "what a layer took here and there in this run"

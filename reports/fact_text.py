@@ -12,7 +12,13 @@ from reports.evidence import FACT_NAMES, Evidence, OtherKernels, PlacementOption
 from reports.text import clean
 
 _SHARES = frozenset(
-    {"gpu_utilization", "gpu_memory_utilization", "gpu_foreign_utilization", "cpu_utilization"}
+    {
+        "host_layers_share",
+        "gpu_utilization",
+        "gpu_memory_utilization",
+        "gpu_foreign_utilization",
+        "cpu_utilization",
+    }
 )
 _SIZES = frozenset({"bytes_per_token", "kv_bytes_per_token"})
 _UNITS = (

@@ -76,6 +76,8 @@ def run_evidence(
     if asked is not None:
         facts.update(_request_facts(group, asked, fit))
         _add(facts, "measured", _ceiling_facts(run, group, asked))
+        parts = decode_parts(group)
+        _add(facts, "measured", {"host_layers_share": None if parts is None else parts.host_share})
         _add(facts, "estimated", _other_placements(run, group, asked, facts))
     values = {name: value for name, (value, _) in facts.items()}
     sources = {name: source for name, (_, source) in facts.items()}
@@ -372,11 +374,9 @@ def _other_placements(run: Run, group: GroupResult, asked: Workload, facts: _Fac
         depth_tokens=asked.prompt_tokens + max(asked.output_tokens - 2, 0) / 2,
     )
     room = room_bytes(run, group)
-    parts = decode_parts(group)
     found: dict[str, Any] = {
         "fitting_layers": None if room is None else most_layers(group, room),
         "placement_options": options(run, group, now, _context_for(asked)) or None,
-        "host_layers_share": None if parts is None else parts.host_share,
     }
     for name, layers in (("fitting_layers", found["fitting_layers"]), ("no_layers", 0)):
         if layers is None or layers == resolved.n_gpu_layers:

@@ -55,8 +55,10 @@ def _threads(situation: Situation) -> Remedy | None:
         parts = {"prefill": _unblocked(situation, "prefill"), "decode": _unblocked(situation, "decode")}
     else:
         parts = {
-            "prefill": _spread(situation.waits.prefill_s, batch / usable, None),
-            "decode": _spread(situation.waits.decode_s, threads / usable, situation.least_decode_s),
+            "prefill": _spread(situation.waits.prefill_s, _of_host(evidence, batch / usable), None),
+            "decode": _spread(
+                situation.waits.decode_s, _of_host(evidence, threads / usable), situation.least_decode_s
+            ),
         }
     title = f"use {usable} {'thread' if usable == 1 else 'threads'}, one for each usable core, not {threads}"
     trial = Trial(settings={"threads": usable, "threads_batch": usable})
@@ -137,6 +139,12 @@ def _spread(seconds: float | None, ratio: float, least_s: float | None) -> Estim
     if least_s is not None:
         best = min(seconds, max(best, least_s))
     return between(best, best, seconds)
+
+
+def _of_host(evidence: Evidence, ratio: float) -> float:
+    """The ratio of a whole phase whose part on the host changes so: devices do not gain from its threads."""
+    share = evidence.host_layers_share
+    return ratio if share is None else 1 - share * (1 - ratio)
 
 
 def _threads_how(threads: int) -> dict[Tool, str]:

@@ -78,9 +78,7 @@ def test_a_layer_is_where_most_of_its_nodes_are() -> None:
         ([], []),
     ],
 )
-def test_what_is_no_plain_split_has_no_parts(
-    plain: list[ObservedNode], waiting: list[ObservedNode]
-) -> None:
+def test_what_is_no_plain_split_has_no_parts(plain: list[ObservedNode], waiting: list[ObservedNode]) -> None:
     assert parts(plain, waiting) is None
 
 

@@ -223,6 +223,23 @@ def test_threads_below_the_cores_scale_the_prompt_and_decode_to_its_ceiling() ->
     assert found["threads"].high_s == pytest.approx(18.0)
 
 
+def test_of_a_split_model_only_the_hosts_part_gains_from_threads() -> None:
+    found = by_code(
+        on_cpu(
+            threads=2,
+            threads_batch=2,
+            usable_cpus=8,
+            n_prompt=100,
+            n_output=101,
+            prefill_s=8.0,
+            decode_s=10.0,
+            host_layers_share=0.5,
+        )
+    )
+    # Half of each phase falls to a quarter.
+    assert found["threads"].predicted_wait_s == pytest.approx(0.625 * 18.0)
+
+
 def test_where_the_kernels_were_measured_on_all_cores_threads_gain_what_they_do() -> None:
     facts = {"threads": 1, "threads_batch": 1, "usable_cpus": 2, "n_prompt": 100, "n_output": 101}
     known = kernels("2", (0.010, 0.008), (0.006, 0.004))

@@ -86,9 +86,7 @@ def test_a_request_elsewhere_is_told_by_its_parts_without_ceilings() -> None:
 
 
 def test_the_verdict_tells_how_much_of_a_token_the_layers_here_take() -> None:
-    gpu = sample.device(
-        name="CUDA0", kind="gpu", memory_total_bytes=16 * 2**30, memory_free_bytes=16 * 2**30
-    )
+    gpu = sample.device(name="CUDA0", kind="gpu", memory_total_bytes=16 * 2**30, memory_free_bytes=16 * 2**30)
     layer_bytes = {"layer_bytes": (2 * 2**20,) * 30, "output_bytes": 28 * 2**20}
     split = sample.gpu_group(parts=(part(),), facts=sample.model(**layer_bytes))
     run = sample.run(split, engine=sample.engine(devices=(gpu,)), workload=sample.workload(64, 50))

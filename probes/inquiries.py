@@ -105,10 +105,19 @@ def weight_matrices(model: ModelFacts, quantizations: Sequence[str]) -> tuple[We
     make them, by the engine's own rules: which format a tensor gets depends on its name and its shape. One
     that the engine can not make is left out. Raises LlmphaseError."""
     own = WeightMatrices(quantization=None, shapes=matrix_shapes(model))
-    return (own, *filter(None, (_matrices_as(model, name) for name in quantizations)))
+    if not quantizations:
+        return (own,)
+    with WorkerProcess() as worker:
+        planned = [(name, _planned_types(worker, model, name)) for name in quantizations]
+    return own, *(
+        WeightMatrices(quantization=name, shapes=matrix_shapes(model, types))
+        for name, types in planned
+        if types is not None and set(types.values()) <= set(TYPE_NUMBERS)
+    )
 
 
-def _matrices_as(model: ModelFacts, quantization: str) -> WeightMatrices | None:
+def _planned_types(worker: WorkerProcess, model: ModelFacts, quantization: str) -> dict[str, str] | None:
+    """The format of each tensor that would change its own; None where the engine can not make it."""
     command = Quantize(
         source=model.path,
         target="",
@@ -118,12 +127,9 @@ def _matrices_as(model: ModelFacts, quantization: str) -> WeightMatrices | None:
         trial=True,
     )
     try:
-        types = _ask(command, Quantized, "the engine did not plan the quantization").types
+        return _answer(worker, command, Quantized, "the engine did not plan the quantization").types
     except LlmphaseError:
         return None  # of this architecture it makes none: the remedy then knows the bytes alone
-    if not set(types.values()) <= set(TYPE_NUMBERS):
-        return None
-    return WeightMatrices(quantization=quantization, shapes=matrix_shapes(model, types))
 
 
 def measure_ceilings_of(
@@ -210,10 +216,15 @@ def _ceilings(
 def _ask(command: Command, kind: type[E], problem: str) -> E:
     """One question to a worker of its own. Raises LlmphaseError."""
     with WorkerProcess() as worker:
-        worker.send(command)
+        return _answer(worker, command, kind, problem)
+
+
+def _answer(worker: WorkerProcess, command: Command, kind: type[E], problem: str) -> E:
+    """A worker's answer to one question. Raises LlmphaseError."""
+    worker.send(command)
+    event = worker.receive(_ANSWER_TIMEOUT_S)
+    while isinstance(event, QuantizeProgress):
         event = worker.receive(_ANSWER_TIMEOUT_S)
-        while isinstance(event, QuantizeProgress):
-            event = worker.receive(_ANSWER_TIMEOUT_S)
     if isinstance(event, kind):
         return event
     if isinstance(event, Failed):

@@ -54,6 +54,10 @@ class _Part:
     cache_bytes: int
 
 
+_RESIDUE = 0.01
+"""A share of the weights that rounding leaves on the host."""
+
+
 class UnknownRoofError(Exception):
     """No roof can be told; the message says why."""
 
@@ -274,7 +278,7 @@ def _parts(group: GroupResult, ceilings: Sequence[DeviceCeiling], threads: int) 
 def sole_device(group: GroupResult, ceilings: Sequence[DeviceCeiling]) -> DeviceCeiling | None:
     """The device that reads all weights; None where several do, or where it was not measured."""
     try:
-        parts = [part for part in _parts(group, ceilings, _resolved(group).threads) if part.share > 0]
+        parts = [part for part in _parts(group, ceilings, _resolved(group).threads) if part.share > _RESIDUE]
     except UnknownRoofError:
         return None
     return parts[0].ceiling if len(parts) == 1 else None

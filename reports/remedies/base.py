@@ -129,15 +129,17 @@ def between(value: float, low: float, high: float) -> Estimate:
     return Estimate(value_s=value, low_s=min(low, value), high_s=max(high, value))
 
 
-def placed(then_s: float, now_s: float, least_now_s: float | None) -> Estimate:
-    """A phase with its layers elsewhere. `then_s` is `now_s` in proportion to the roofs of both placements;
-    `least_now_s` is the roof of now.
+def placed(evidence: Evidence, then_s: float, now_s: float, least_now_s: float | None) -> Estimate:
+    """A phase with its layers elsewhere: `then_s` instead of `now_s`.
 
-    Healthy runs in one memory reach three quarters of their roof. What a run takes beyond that now is in part
-    the cost of working in two memories in turns, which goes, and in part the machine's, which stays; one run
-    does not tell which: the geometric mean of both, between them.
+    Where the parts of the split model were timed, that is what was seen of both memories. Else it is in
+    proportion to the roofs of both placements, and `least_now_s` is the roof of now: healthy runs in one
+    memory reach three quarters of their roof. What a run takes beyond that now is in part the cost of working
+    in two memories in turns, which goes, and in part the machine's, which stays; one run does not tell which:
+    the geometric mean of both, between them.
     """
-    beyond = now_s / least_now_s if least_now_s else 0.0
+    is_timed = evidence.host_layers_share is not None
+    beyond = now_s / least_now_s if least_now_s and not is_timed else 0.0
     if beyond <= 1 / HEALTHY:
         return between(then_s, then_s * (1 - WORTH), then_s * (1 + WORTH))
     healthy_s = then_s / HEALTHY / beyond

@@ -110,8 +110,8 @@ def _parts(situation: Situation, option: PlacementOption, ratio: float) -> dict[
     parts = {}
     if waits.decode_s is not None and now:
         decode_s = waits.decode_s * option.decode_step_s * ratio / now
-        parts["decode"] = placed(decode_s, waits.decode_s, situation.least_decode_s)
+        parts["decode"] = placed(situation.evidence, decode_s, waits.decode_s, situation.least_decode_s)
     if waits.prefill_s is not None and option.prefill_s is not None:
         least_s = situation.evidence.prefill_ceiling_s
-        parts["prefill"] = placed(option.prefill_s, waits.prefill_s, least_s)
+        parts["prefill"] = placed(situation.evidence, option.prefill_s, waits.prefill_s, least_s)
     return parts

@@ -194,11 +194,9 @@ def _layers_by_rates(situation: Situation) -> Remedy | None:
     if step is None or now is None or decode_s is None:
         return None
     timed = evidence.host_layers_share is not None
-    least_decode_s = None if timed else situation.least_decode_s
-    parts = {"decode": placed(decode_s * step / now, decode_s, least_decode_s)}
+    parts = {"decode": placed(evidence, decode_s * step / now, decode_s, situation.least_decode_s)}
     if prefill is not None and situation.waits.prefill_s is not None:
-        least_prefill_s = None if timed else evidence.prefill_ceiling_s
-        parts["prefill"] = placed(prefill, situation.waits.prefill_s, least_prefill_s)
+        parts["prefill"] = placed(evidence, prefill, situation.waits.prefill_s, evidence.prefill_ceiling_s)
     is_all = evidence.fitting_layers == evidence.layers_total
     layers = 0 if takes_off else -1 if is_all else evidence.fitting_layers
     return computed(

@@ -10,6 +10,7 @@ import sample_runs as sample
 
 from probes.records import GroupResult, LinkFacts, Placement, Run
 from reports.diagnosis_report import diagnosis_of_run
+from reports.evidence import Evidence
 from reports.other_placements import Now, elsewhere, most_layers, options, room_bytes
 from reports.remedies.base import placed
 from reports.run_evidence import run_evidence
@@ -190,13 +191,16 @@ def test_half_on_a_faster_device_is_offload_bound_with_the_saving() -> None:
 
 def test_what_goes_with_mixing_is_between_all_and_nothing() -> None:
     # 1 s now over a roof of 0.5 s: 2 times. 0.4 s in proportion, 0.4 * (4/3) / 2 for a healthy run.
-    found = placed(0.4, 1.0, 0.5)
+    found = placed(Evidence(), 0.4, 1.0, 0.5)
     assert (found.low_s, found.high_s) == pytest.approx((0.8 / 3, 0.4))
     assert found.value_s == pytest.approx((0.4 * 0.8 / 3) ** 0.5)
     # A healthy run has nothing to lose, and without a roof nothing is known of it: a tenth either way.
     for least_s in (0.8, None):
-        found = placed(0.4, 1.0, least_s)
+        found = placed(Evidence(), 0.4, 1.0, least_s)
         assert (found.value_s, found.low_s, found.high_s) == pytest.approx((0.4, 0.36, 0.44))
+    # Where the parts were timed, both memories were seen as they are.
+    timed = placed(Evidence(host_layers_share=0.5), 0.4, 1.0, 0.5)
+    assert (timed.value_s, timed.low_s, timed.high_s) == pytest.approx((0.4, 0.36, 0.44))
 
 
 def test_layers_on_a_slower_device_are_advised_off() -> None:

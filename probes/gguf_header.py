@@ -146,10 +146,10 @@ def _facts(first: Header, headers: list[Header], tensors: list[TensorInfo]) -> M
         has_chat_template="tokenizer.chat_template" in first.metadata,
         modified_at=first.modified_at,
         n_heads=(first.integers(f"{architecture}.attention.head_count", 1) or (None,))[0],
-        layer_bytes=_layer_bytes(tensors, n_layers),
-        layer_expert_bytes=_layer_bytes((t for t in tensors if _EXPERTS.search(t.name)), n_layers),
+        layer_bytes=layer_bytes(tensors, n_layers),
+        layer_expert_bytes=layer_expert_bytes(tensors, n_layers),
         layer_kv_elements=kv_elements or (),
-        output_bytes=_output_bytes(tensors, tied=tied),
+        output_bytes=output_bytes(tensors, tied=tied),
     )
 
 
@@ -225,7 +225,7 @@ def _bytes_by_type(tensors: Iterable[TensorInfo]) -> dict[str, int]:
     return dict(totals.most_common())
 
 
-def _layer_bytes(tensors: Iterable[TensorInfo], n_layers: int | None) -> tuple[int, ...]:
+def layer_bytes(tensors: Iterable[TensorInfo], n_layers: int | None) -> tuple[int, ...]:
     """Tensor bytes of each repeating layer; empty where their number is not to be believed."""
     if n_layers is None or n_layers > MAX_LAYERS:
         return ()
@@ -236,7 +236,12 @@ def _layer_bytes(tensors: Iterable[TensorInfo], n_layers: int | None) -> tuple[i
     return tuple(totals)
 
 
-def _output_bytes(tensors: Iterable[TensorInfo], *, tied: bool) -> int:
+def layer_expert_bytes(tensors: Iterable[TensorInfo], n_layers: int | None) -> tuple[int, ...]:
+    """As `layer_bytes`, of experts alone."""
+    return layer_bytes((tensor for tensor in tensors if _EXPERTS.search(tensor.name)), n_layers)
+
+
+def output_bytes(tensors: Iterable[TensorInfo], *, tied: bool) -> int:
     """What the output layer takes with it to a device: its matrix and norm; a tied table is copied there."""
     return sum(
         tensor.n_bytes

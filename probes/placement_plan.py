@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 from probes.errors import UsageError
 from probes.records import DeviceFacts, ModelFacts, Settings
+from probes.tensor_overrides import Moved, without
 
 HOST = "CPU"
 _CACHE_TYPES = {
@@ -56,16 +57,21 @@ def offload_devices(devices: Sequence[DeviceFacts], chosen: Sequence[str] = ()) 
 
 
 def place(
-    model: ModelFacts, settings: Settings, devices: Sequence[DeviceFacts], *, cells: int, layers: int
+    model: ModelFacts,
+    settings: Settings,
+    devices: Sequence[DeviceFacts],
+    *,
+    cells: int,
+    layers: int,
+    moved: Sequence[Moved] = (),
 ) -> tuple[Share, ...] | None:
-    """Shares of the host (first) and of each of `devices` with `layers` of the model on them (-1: all), and
-    a cache of `cells` positions. None where the header does not tell the size of each layer.
-
-    `--override-tensor` is not followed: what it moves can not be seen from sums by layer. Raises UsageError
-    for a cache type that is not known.
+    """Shares of the host (first) and of each of `devices` with `layers` of the model on them (-1: all), a
+    cache of `cells` positions, and the weights `moved` by overrides where they were sent. None where the
+    header does not tell the size of each layer. Raises UsageError for a cache type that is not known.
     """
     if not model.layer_bytes:
         return None
+    model = without(model, moved)
     n_layers = len(model.layer_bytes)
     wanted = n_layers + 1 if layers < 0 else min(layers, n_layers + 1)
     owners = _owners(n_layers, wanted if devices else 0, _split_points(settings, devices))
@@ -85,10 +91,21 @@ def place(
     counts[owners[-1]] += 1
     weights[0] += max(0, model.model_bytes - sum(weights) + copied)
     names = (HOST, *(device.name for device in devices))
+    for one in moved:
+        if (there := _index_of(one.buffer, names)) is not None:
+            weights[there] += one.n_bytes
     return tuple(
         Share(device=name, layers=count, weights_bytes=size, kv_bytes=int(kv))
         for name, count, size, kv in zip(names, counts, weights, cache, strict=True)
     )
+
+
+def _index_of(buffer: str, names: Sequence[str]) -> int | None:
+    """Which of the places a buffer type is of; None: of a device that gets no layers, whose memory nobody
+    asked for. The engine names them in any case, those of servers with their address: `RPC0[host:port]`."""
+    name = buffer.split("[")[0].lower()
+    known = [place.lower() for place in names]
+    return known.index(name) if name in known else None
 
 
 def cache_bytes_per_element(settings: Settings) -> float:

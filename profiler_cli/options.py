@@ -10,6 +10,7 @@ import typer
 
 from probes.errors import UsageError
 from probes.layer_steps import GpuLayers, LayerSteps
+from probes.tensor_overrides import compile_pattern
 
 _NUMBER = r"[0-9]{1,12}"
 _RANGE = re.compile(rf"({_NUMBER})-({_NUMBER})(?:([*+])({_NUMBER}))?")
@@ -214,13 +215,7 @@ def parse_overrides(text: str) -> tuple[tuple[str, ...], ...]:
                 " ffn_.*_exps=CPU",
                 reason="override-tensor",
             )
-        try:
-            re.compile(pattern)
-        except re.error as error:
-            raise UsageError(
-                f"--override-tensor: {_shown(pattern)} is no regular expression: {error}",
-                reason="override-tensor",
-            ) from error
+        compile_pattern(pattern)
     return lists
 
 

@@ -48,6 +48,8 @@ class Script:
     chunk_tokens: int = 512
     recurrent: bool = False
     backend: str = "CPU"
+    """Name of its only device."""
+    device_free_bytes: int = 4096 * MIB
     buffers: list[str] = dataclasses.field(default_factory=lambda: ["CPU"])
     warnings: list[str] = dataclasses.field(default_factory=list)
     fail_load: str | None = None
@@ -133,7 +135,7 @@ class ScriptedEngine:
                     description="scripted device",
                     kind=kind,  # type: ignore[arg-type]
                     memory_total_bytes=8192 * MIB,
-                    memory_free_bytes=4096 * MIB,
+                    memory_free_bytes=self.script.device_free_bytes,
                 ),
             ),
             supports_gpu_offload=False,

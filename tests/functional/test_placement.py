@@ -20,6 +20,7 @@ from probes.memory_plan import MemoryPlan, layers_that_fit, plan_memory
 from probes.messages import Load, Loaded
 from probes.records import DeviceFacts, ModelFacts, Resolved, Settings
 from probes.rpc_server import RpcServer
+from probes.tensor_overrides import moved_weights
 from probes.worker_process import WorkerProcess
 
 pytestmark = pytest.mark.engine
@@ -69,7 +70,8 @@ def resolved_by_the_engine(model: ModelFacts, asked: Settings) -> Resolved:
 
 def planned(model: ModelFacts, asked: Settings, devices: tuple[DeviceFacts, ...]) -> MemoryPlan:
     machine = sample.machine(memory_available_bytes=2**40)
-    return plan_memory(model, asked, machine, devices, reserve(model.path, asked))
+    moved = moved_weights(model, asked)
+    return plan_memory(model, asked, machine, devices, reserve(model.path, asked), moved)
 
 
 def on(resolved: Resolved, device: str) -> tuple[int, int]:
@@ -109,5 +111,26 @@ def test_experts_and_cache_can_stay_on_the_host(server: str, model: ModelFacts) 
     kept = dataclasses.replace(settings(server, -1), kv_offload=False, n_cpu_moe=1)
     plan, found = planned(model, kept, devices), resolved_by_the_engine(model, kept)
     assert [p.kv_bytes for p in found.placements if p.buffer.startswith("RPC0")] == [0]
+    assert plan.devices[0].need_bytes == pytest.approx(sum(on(found, "RPC0")), rel=0.05, abs=0.05 * MIB)
+    assert plan.host_need_bytes == pytest.approx(sum(on(found, "CPU")), rel=0.05, abs=0.05 * MIB)
+
+
+@pytest.mark.parametrize(
+    ("layers", "overrides"),
+    [
+        (-1, ("exps=CPU",)),
+        (-1, (r"blk\.0\.ffn_.*=CPU", "exps=CPU")),
+        (-1, ("output=CPU",)),
+        (1, (r"ffn_(up|down)=RPC0[{server}]", "token_embd=CPU")),
+        (0, ("token_embd=RPC0[{server}]",)),
+    ],
+)
+def test_overrides_are_followed(
+    server: str, model: ModelFacts, layers: int, overrides: tuple[str, ...]
+) -> None:
+    named = tuple(override.format(server=server) for override in overrides)
+    asked = dataclasses.replace(settings(server, layers), override_tensor=named)
+    devices = read_engine_facts((server,)).devices
+    plan, found = planned(model, asked, devices), resolved_by_the_engine(model, asked)
     assert plan.devices[0].need_bytes == pytest.approx(sum(on(found, "RPC0")), rel=0.05, abs=0.05 * MIB)
     assert plan.host_need_bytes == pytest.approx(sum(on(found, "CPU")), rel=0.05, abs=0.05 * MIB)

@@ -12,12 +12,24 @@ from collections.abc import Callable, Sequence
 
 from probes.errors import UnmeasurableError
 from probes.model_sizes import smaller_variants
-from probes.placement_plan import Share, bytes_per_element, offload_devices, place
-from probes.records import DeviceFacts, MachineFacts, ModelFacts, Placement, Settings
+from probes.placement_plan import (
+    Share,
+    cache_bytes_per_element,
+    cache_elements_by_layer,
+    offload_devices,
+    place,
+)
+from probes.records import (
+    CONTEXT_STEP,
+    DeviceFacts,
+    MachineFacts,
+    ModelFacts,
+    Placement,
+    Settings,
+    padded,
+)
 from probes.tensor_overrides import Moved, scaled
 
-_CONTEXT_STEP = 256
-"""llama.cpp rounds the context up to a multiple of this many tokens."""
 _F32_BYTES = 4
 _F16_BYTES = 2
 
@@ -39,6 +51,8 @@ class MemoryPlan:
     """Context in tokens as the engine rounds it."""
     weights_bytes: int
     kv_bytes: int | None
+    is_kv_least: bool
+    """The cache may be larger: nothing tells which of the model's layers attend to a window alone."""
     compute_bytes: int
     """Intermediate results and logits."""
     host_need_bytes: int
@@ -111,13 +125,14 @@ def plan_memory(
     Raises UsageError for a cache type that is not known.
     """
     used = _with_own_memory(devices, settings)
-    n_ctx = _padded(settings.n_ctx or model.n_ctx_train or _CONTEXT_STEP)
+    n_ctx = padded(settings.n_ctx or model.n_ctx_train or CONTEXT_STEP)
     load = _Load(model=model, settings=settings, used=used, moved=tuple(moved))
     need = _need(load, n_ctx)
     plan = MemoryPlan(
         n_ctx=n_ctx,
         weights_bytes=model.model_bytes,
         kv_bytes=need.kv,
+        is_kv_least=_is_kv_least(model, settings),
         compute_bytes=need.compute,
         host_need_bytes=need.host,
         host_available_bytes=machine.memory_available_bytes,
@@ -138,7 +153,7 @@ def plan_memory(
         return sized.fits is not False
 
     if need.kv is not None:
-        most = max(n_ctx, _padded(model.n_ctx_train or 0))
+        most = max(n_ctx, padded(model.n_ctx_train or 0))
         plan = dataclasses.replace(plan, max_n_ctx=_largest(most, lambda candidate: fits(load, candidate)))
     if plan.fits:
         return plan
@@ -187,7 +202,7 @@ def layers_that_fit(
     used = _with_own_memory(devices, settings)
     if not used or not model.layer_bytes or any(device.memory_free_bytes is None for device in used):
         return None
-    n_ctx = _padded(settings.n_ctx or model.n_ctx_train or _CONTEXT_STEP)
+    n_ctx = padded(settings.n_ctx or model.n_ctx_train or CONTEXT_STEP)
     return _most_layers(_Load(model=model, settings=settings, used=used, moved=tuple(moved)), n_ctx)
 
 
@@ -201,15 +216,6 @@ def require_fits(plan: MemoryPlan, force: bool = False) -> None:
     problem = refusal(plan)
     if problem and not force:
         raise UnmeasurableError(problem, reason="memory")
-
-
-def kv_bytes_per_token(model: ModelFacts, type_k: str, type_v: str) -> float | None:
-    """Bytes that one token adds to the KV cache; None where the header does not tell.
-
-    K and V are taken to have the same number of elements each, as they have in nearly all models.
-    """
-    per_element = (bytes_per_element(type_k) + bytes_per_element(type_v)) / 2
-    return None if model.kv_elements_per_token is None else model.kv_elements_per_token * per_element
 
 
 def compute_bytes(model: ModelFacts, settings: Settings, n_ctx: int) -> int:
@@ -284,8 +290,7 @@ def _need_by_sums(
 def _shares(load: _Load, n_ctx: int, layers: int | None) -> tuple[Share, ...] | None:
     if layers is None:
         return None
-    cells = _cache_cells(load.model, load.settings, n_ctx)
-    return place(load.model, load.settings, load.used, cells=cells, layers=layers, moved=load.moved)
+    return place(load.model, load.settings, load.used, n_ctx=n_ctx, layers=layers, moved=load.moved)
 
 
 def _most_layers(load: _Load, n_ctx: int) -> int | None:
@@ -315,30 +320,26 @@ def _with_compute(content: int, compute: int) -> int:
 
 
 def _kv_bytes(model: ModelFacts, settings: Settings, n_ctx: int) -> int | None:
-    """The KV cache. With a windowed cache (`swa_full` off) the facts do not tell how many layers keep the
-    whole context, so the least possible is taken: all of them the window and one micro-batch.
-    """
-    per_token = kv_bytes_per_token(model, settings.type_k, settings.type_v)
-    return None if per_token is None else int(_cache_cells(model, settings, n_ctx) * per_token)
+    """The KV cache; the least possible where it is not known which layers attend to a window alone."""
+    elements = model.kv_elements_per_token
+    if elements is None:
+        return None
+    if not model.layer_kv_elements:
+        model = dataclasses.replace(model, layer_kv_elements=(elements,), layer_windowed=())
+    return int(sum(cache_elements_by_layer(model, settings, n_ctx)) * cache_bytes_per_element(settings))
 
 
-def _cache_cells(model: ModelFacts, settings: Settings, n_ctx: int) -> int:
-    if model.sliding_window_tokens is not None and not settings.swa_full:
-        return min(n_ctx, _padded(model.sliding_window_tokens + settings.n_ubatch))
-    return n_ctx
-
-
-def _padded(n_ctx: int) -> int:
-    return -(-n_ctx // _CONTEXT_STEP) * _CONTEXT_STEP
+def _is_kv_least(model: ModelFacts, settings: Settings) -> bool:
+    return model.sliding_window_tokens is not None and not settings.swa_full and not model.layer_windowed
 
 
 def _largest(limit: int, fits: Callable[[int], bool]) -> int:
     """The largest multiple of the context step up to `limit` that fits: needs grow with the context."""
-    low, high = 0, limit // _CONTEXT_STEP
+    low, high = 0, limit // CONTEXT_STEP
     while low < high:
         middle = (low + high + 1) // 2
-        low, high = (middle, high) if fits(middle * _CONTEXT_STEP) else (low, middle - 1)
-    return low * _CONTEXT_STEP
+        low, high = (middle, high) if fits(middle * CONTEXT_STEP) else (low, middle - 1)
+    return low * CONTEXT_STEP
 
 
 def _is_enough(need: int, available: int | None) -> bool | None:
@@ -350,7 +351,8 @@ def _is_enough(need: int, available: int | None) -> bool | None:
 def _shortage(plan: MemoryPlan) -> str:
     parts = f"weights {_size(plan.weights_bytes)}"
     if plan.kv_bytes:
-        parts += f", KV cache {_size(plan.kv_bytes)} at {plan.n_ctx:,} tokens"
+        least = "at least " if plan.is_kv_least else ""
+        parts += f", KV cache {least}{_size(plan.kv_bytes)} at {plan.n_ctx:,} tokens"
     parts += f", compute {_size(plan.compute_bytes)}"
     if _is_enough(plan.host_need_bytes, plan.host_available_bytes) is False:
         where, need, available = "memory", plan.host_need_bytes, plan.host_available_bytes

@@ -13,7 +13,7 @@ import itertools
 from collections.abc import Sequence
 
 from probes.errors import UsageError
-from probes.records import DeviceFacts, ModelFacts, Settings
+from probes.records import DeviceFacts, ModelFacts, Settings, layer_cells
 from probes.tensor_overrides import Moved, without
 
 HOST = "CPU"
@@ -61,12 +61,12 @@ def place(
     settings: Settings,
     devices: Sequence[DeviceFacts],
     *,
-    cells: int,
+    n_ctx: int,
     layers: int,
     moved: Sequence[Moved] = (),
 ) -> tuple[Share, ...] | None:
     """Shares of the host (first) and of each of `devices` with `layers` of the model on them (-1: all), a
-    cache of `cells` positions, and the weights `moved` by overrides where they were sent. None where the
+    cache for `n_ctx` tokens, and the weights `moved` by overrides where they were sent. None where the
     header does not tell the size of each layer. Raises UsageError for a cache type that is not known.
     """
     if not model.layer_bytes:
@@ -79,13 +79,13 @@ def place(
     counts = [0] * (len(devices) + 1)
     per_element = cache_bytes_per_element(settings)
     experts = model.layer_expert_bytes or (0,) * n_layers
-    elements = model.layer_kv_elements or (0,) * n_layers
+    caches = cache_elements_by_layer(model, settings, n_ctx) or (0,) * n_layers
     for layer, owner in enumerate(owners[:-1]):
         on_host = experts[layer] if layer < settings.n_cpu_moe else 0
         weights[owner] += model.layer_bytes[layer] - on_host
         weights[0] += on_host
         counts[owner] += 1
-        cache[owner if settings.kv_offload else 0] += elements[layer] * cells * per_element
+        cache[owner if settings.kv_offload else 0] += caches[layer] * per_element
     copied = model.output_bytes if model.tied_output and owners[-1] else 0
     weights[owners[-1]] += model.output_bytes
     counts[owners[-1]] += 1
@@ -106,6 +106,13 @@ def _index_of(buffer: str, names: Sequence[str]) -> int | None:
     name = buffer.split("[")[0].lower()
     known = [place.lower() for place in names]
     return known.index(name) if name in known else None
+
+
+def cache_elements_by_layer(model: ModelFacts, settings: Settings, n_ctx: int) -> tuple[int, ...]:
+    """Elements of K and V that the cache of each layer holds; empty where the header does not tell."""
+    tokens = min(settings.n_ubatch, settings.n_batch)
+    cells = layer_cells(model, n_ctx, tokens, swa_full=settings.swa_full)
+    return tuple(elements * held for elements, held in zip(model.layer_kv_elements, cells, strict=True))
 
 
 def cache_bytes_per_element(settings: Settings) -> float:

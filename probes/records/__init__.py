@@ -9,6 +9,7 @@ to None, bool, int, float, str, another record, `tuple[X, ...]` or `dict[str, X]
 from __future__ import annotations
 
 from probes.records.ceilings import DeviceCeiling, KernelRate, LinkFacts
+from probes.records.layers import CONTEXT_STEP, layer_cells, padded
 from probes.records.machine import DeviceFacts, EngineFacts, GpuFacts, GpuState, MachineFacts
 from probes.records.model import AttentionKind, MatrixShape, ModelFacts, ModelKind, Origin, WeightMatrices
 from probes.records.run import GroupResult, Run
@@ -31,6 +32,7 @@ SCHEMA_VERSION = 2
 """Version of the run file. Raise it with an upgrade step in `probes.run_files`."""
 
 __all__ = [
+    "CONTEXT_STEP",
     "SCHEMA_VERSION",
     "AttentionKind",
     "CacheState",
@@ -67,4 +69,6 @@ __all__ = [
     "TokenizeSample",
     "WeightMatrices",
     "Workload",
+    "layer_cells",
+    "padded",
 ]

@@ -9,10 +9,11 @@ import dataclasses
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sample_runs as sample
-from tiny_models import TINY_MODELS
+from tiny_models import TINY_MODELS, write_tiny_sliding_window
 
 from probes.gguf_header import read_model_facts
 from probes.inquiries import read_engine_facts, reserve
@@ -134,3 +135,21 @@ def test_overrides_are_followed(
     plan, found = planned(model, asked, devices), resolved_by_the_engine(model, asked)
     assert plan.devices[0].need_bytes == pytest.approx(sum(on(found, "RPC0")), rel=0.05, abs=0.05 * MIB)
     assert plan.host_need_bytes == pytest.approx(sum(on(found, "CPU")), rel=0.05, abs=0.05 * MIB)
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [2, None, 0, [True, False], [True, False, True, True]],
+    ids=["a number", "the engine's own", "none", "an array", "a longer array"],
+)
+@pytest.mark.parametrize("n_ctx", [512, 4096])
+def test_windowed_caches_are_as_the_engine_makes_them(tmp_path: Path, pattern: Any, n_ctx: int) -> None:
+    path = write_tiny_sliding_window(
+        tmp_path / "windowed.gguf", **{"gemma3.attention.sliding_window_pattern": pattern}
+    )
+    facts = read_model_facts(path)
+    asked = dataclasses.replace(settings("", None), n_ctx=n_ctx, rpc_servers=())
+    plan = plan_memory(facts, asked, sample.machine(memory_available_bytes=2**40))
+    found = resolved_by_the_engine(facts, asked)
+    # Two caches, each told to hundredths of a MiB.
+    assert plan.kv_bytes == pytest.approx(sum(p.kv_bytes for p in found.placements), abs=0.011 * MIB)

@@ -36,7 +36,7 @@ def shares(
 ) -> dict[str, Share]:
     asked = sample.settings(override_tensor=tuple(overrides), n_cpu_moe=n_cpu_moe, tensor_split=(1.0, 0.0))
     devices = (device("GPU0"), device("RPC0"))
-    placed = place(model, asked, devices, cells=256, layers=layers, moved=moved_weights(model, asked))
+    placed = place(model, asked, devices, n_ctx=256, layers=layers, moved=moved_weights(model, asked))
     assert placed is not None
     return {share.device: share for share in placed}
 

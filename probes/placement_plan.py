@@ -13,7 +13,7 @@ import itertools
 from collections.abc import Sequence
 
 from probes.errors import UsageError
-from probes.records import DeviceFacts, ModelFacts, Settings, layer_cells
+from probes.records import DeviceFacts, ModelFacts, Settings, first_on_device, layer_cells, moving_bytes
 from probes.tensor_overrides import Moved, without
 
 HOST = "CPU"
@@ -78,12 +78,11 @@ def place(
     weights, cache = [0] * (len(devices) + 1), [0.0] * (len(devices) + 1)
     counts = [0] * (len(devices) + 1)
     per_element = cache_bytes_per_element(settings)
-    experts = model.layer_expert_bytes or (0,) * n_layers
     caches = cache_elements_by_layer(model, settings, n_ctx) or (0,) * n_layers
     for layer, owner in enumerate(owners[:-1]):
-        on_host = experts[layer] if layer < settings.n_cpu_moe else 0
-        weights[owner] += model.layer_bytes[layer] - on_host
-        weights[0] += on_host
+        moving = sum(moving_bytes(model, layer, settings.n_cpu_moe))
+        weights[owner] += moving
+        weights[0] += model.layer_bytes[layer] - moving
         counts[owner] += 1
         cache[owner if settings.kv_offload else 0] += caches[layer] * per_element
     copied = model.output_bytes if model.tied_output and owners[-1] else 0
@@ -146,7 +145,7 @@ def _split_points(settings: Settings, devices: Sequence[DeviceFacts]) -> list[fl
 
 def _owners(n_layers: int, placed: int, points: Sequence[float]) -> list[int]:
     """For each layer, the output layer last: 0 for the host, else the number of its device from 1."""
-    first = max(n_layers + 1 - placed, 0)
+    first = first_on_device(n_layers, placed)
     owners = [0] * (n_layers + 1)
     for layer in range(first, n_layers + 1):
         owners[layer] = 1 + min(bisect.bisect_right(points, (layer - first) / placed), len(points) - 1)

@@ -9,7 +9,7 @@ to None, bool, int, float, str, another record, `tuple[X, ...]` or `dict[str, X]
 from __future__ import annotations
 
 from probes.records.ceilings import DeviceCeiling, KernelRate, LinkFacts
-from probes.records.layers import CONTEXT_STEP, layer_cells, padded
+from probes.records.layers import CONTEXT_STEP, first_on_device, layer_cells, moving_bytes, padded
 from probes.records.machine import DeviceFacts, EngineFacts, GpuFacts, GpuState, MachineFacts
 from probes.records.model import AttentionKind, MatrixShape, ModelFacts, ModelKind, Origin, WeightMatrices
 from probes.records.run import GroupResult, Run
@@ -69,6 +69,8 @@ __all__ = [
     "TokenizeSample",
     "WeightMatrices",
     "Workload",
+    "first_on_device",
     "layer_cells",
+    "moving_bytes",
     "padded",
 ]

@@ -27,3 +27,17 @@ def layer_cells(model: ModelFacts, n_ctx: int, n_ubatch: int, *, swa_full: bool)
     is_known = len(model.layer_windowed) == n_layers
     windowed = model.layer_windowed if is_known else (True,) * n_layers
     return tuple(short if is_windowed else n_ctx for is_windowed in windowed)
+
+
+def first_on_device(n_layers: int, placed: int) -> int:
+    """The first of `n_layers` repeating layers that lies on a device with `placed` there, the output layer
+    counting as one: that one goes first, then layers from the last one down (llama.cpp,
+    `llama_model_base::load_tensors`). n_layers + 1: not even the output layer does."""
+    return max(0, n_layers + 1 - placed)
+
+
+def moving_bytes(model: ModelFacts, layer: int, n_cpu_moe: int) -> tuple[int, int]:
+    """Weight bytes of a repeating layer that go where it lies: of what every token reads, and of experts,
+    which stay on the host in the first `n_cpu_moe` layers."""
+    experts = model.layer_expert_bytes[layer] if model.layer_expert_bytes else 0
+    return model.layer_bytes[layer] - experts, 0 if layer < n_cpu_moe else experts

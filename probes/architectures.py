@@ -65,6 +65,36 @@ WINDOW_IGNORED = frozenset({"phi3"})
 CHUNKED_WINDOW_TOKENS = {"llama4": 8192}
 """Attention in chunks of a length that the engine knows and the file does not say."""
 
+FIXED_WINDOW_TOKENS = {"smallthinker": 4096}
+"""Whatever length the file says, if it says one."""
+
+DEFAULT_WINDOW_TOKENS = {"exaone4": 4096, "gemma2": 4096}
+"""Where the file does not say."""
+
+WINDOW_PERIODS = {
+    "afmoe": (4, "last"),
+    "cohere2": (4, "last"),
+    "cohere2moe": (4, "first"),
+    "exaone-moe": (4, "last"),
+    "exaone4": (4, "last"),
+    "gemma2": (2, "last"),
+    "gemma3": (6, "last"),
+    "gemma3n": (5, "last"),
+    "gpt-oss": (2, "last"),
+    "laguna": (4, "first"),
+    "llama4": (4, "last"),
+    "mellum": (4, "last"),
+    "muse-glimmer": (4, "last"),
+    "olmo2": (4, "last"),
+    "plamo3": (8, "last"),
+    "smallthinker": (4, "first"),
+}
+"""Of how many layers one attends to the whole context, where the file does not say, and which of them.
+Source: the calls of `load_swa_pattern` (`llama-model.cpp`) in `load_arch_hparams`."""
+
+WINDOW_IN_EVERY_LAYER = frozenset({"lfm2"})
+"""All layers that attend, whatever pattern the file names."""
+
 EVERY_LAYER_ATTENDS = frozenset({"falcon-h1"})
 """Hybrids whose layers hold attention and a recurrent state side by side."""
 

@@ -17,6 +17,7 @@ from probes.kv_cache import MAX_LAYERS, kv_elements_by_layer
 from probes.records import AttentionKind, ModelFacts, ModelKind
 from probes.split_files import first_part, part_name
 from probes.text import clean_text, show_name, show_path
+from probes.windowed_layers import sliding_window, windowed_layers
 
 _BLOCK = re.compile(r"blk\.(\d+)\.")
 _EXPERTS = re.compile(r"_(?:ch)?exps\.(?:weight|bias|scale)$")
@@ -111,7 +112,7 @@ def _facts(first: Header, headers: list[Header], tensors: list[TensorInfo]) -> M
     n_layers = first.integer(f"{architecture}.block_count")
     embedding = next((tensor for tensor in tensors if tensor.name == _EMBEDDING), None)
     tied = embedding is not None and all(tensor.name != _OUTPUT for tensor in tensors)
-    window = _sliding_window(first, architecture, n_layers)
+    window = sliding_window(first, architecture)
     n_experts = first.integer(f"{architecture}.expert_count") or None
     n_experts_used = _experts_used(first, architecture) if n_experts else None
     bytes_by_type = _bytes_by_type(tensors)
@@ -146,10 +147,11 @@ def _facts(first: Header, headers: list[Header], tensors: list[TensorInfo]) -> M
         has_chat_template="tokenizer.chat_template" in first.metadata,
         modified_at=first.modified_at,
         n_heads=(first.integers(f"{architecture}.attention.head_count", 1) or (None,))[0],
-        layer_bytes=_layer_bytes(tensors, n_layers),
-        layer_expert_bytes=_layer_bytes((t for t in tensors if _EXPERTS.search(t.name)), n_layers),
+        layer_bytes=layer_bytes(tensors, n_layers),
+        layer_expert_bytes=layer_expert_bytes(tensors, n_layers),
         layer_kv_elements=kv_elements or (),
-        output_bytes=_output_bytes(tensors, tied=tied),
+        layer_windowed=_layer_windowed(first, architecture, n_layers, window),
+        output_bytes=output_bytes(tensors, tied=tied),
     )
 
 
@@ -191,13 +193,13 @@ def _attention(architecture: str, window: int | None) -> AttentionKind:
     return "full" if window is None else "sliding-window"
 
 
-def _sliding_window(header: Header, architecture: str, n_layers: int | None) -> int | None:
-    window = header.integer(f"{architecture}.attention.sliding_window")
-    if architecture in arch.WINDOW_IGNORED or window == 0:
-        return None
-    if architecture == "exaone4" and n_layers != 64:
-        return None  # the engine uses the window in the largest model of this family alone
-    return arch.CHUNKED_WINDOW_TOKENS.get(architecture, window)
+def _layer_windowed(
+    header: Header, architecture: str, n_layers: int | None, window: int | None
+) -> tuple[bool, ...]:
+    """Empty without a window, where nothing tells, and where the layers' number is not to be believed."""
+    if window is None or n_layers is None or n_layers > MAX_LAYERS:
+        return ()
+    return windowed_layers(header, architecture, n_layers) or ()
 
 
 def _quantization(header: Header, bytes_by_type: dict[str, int]) -> str:
@@ -225,7 +227,7 @@ def _bytes_by_type(tensors: Iterable[TensorInfo]) -> dict[str, int]:
     return dict(totals.most_common())
 
 
-def _layer_bytes(tensors: Iterable[TensorInfo], n_layers: int | None) -> tuple[int, ...]:
+def layer_bytes(tensors: Iterable[TensorInfo], n_layers: int | None) -> tuple[int, ...]:
     """Tensor bytes of each repeating layer; empty where their number is not to be believed."""
     if n_layers is None or n_layers > MAX_LAYERS:
         return ()
@@ -236,7 +238,12 @@ def _layer_bytes(tensors: Iterable[TensorInfo], n_layers: int | None) -> tuple[i
     return tuple(totals)
 
 
-def _output_bytes(tensors: Iterable[TensorInfo], *, tied: bool) -> int:
+def layer_expert_bytes(tensors: Iterable[TensorInfo], n_layers: int | None) -> tuple[int, ...]:
+    """As `layer_bytes`, of experts alone."""
+    return layer_bytes((tensor for tensor in tensors if _EXPERTS.search(tensor.name)), n_layers)
+
+
+def output_bytes(tensors: Iterable[TensorInfo], *, tied: bool) -> int:
     """What the output layer takes with it to a device: its matrix and norm; a tied table is copied there."""
     return sum(
         tensor.n_bytes

@@ -12,6 +12,7 @@ import math
 import os
 import stat
 import struct
+from collections.abc import Iterable
 from pathlib import Path
 from typing import BinaryIO, NoReturn
 
@@ -133,6 +134,11 @@ def read_header(path: Path) -> Header:
             f"{show_path(path)} can not be read: {why}. Check its permissions and its disk.",
             reason="unreadable",
         ) from error
+
+
+def read_tensors(paths: Iterable[str]) -> tuple[TensorInfo, ...]:
+    """The tensors of a model that lies in these files, all parts of a split one. Raises as `read_header`."""
+    return tuple(tensor for path in paths for tensor in read_header(Path(path)).tensors)
 
 
 def _require_regular_file(path: Path, status: os.stat_result) -> None:

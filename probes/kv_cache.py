@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from probes import architectures as arch
 from probes.gguf_reader import Header, TensorInfo
+from probes.windowed_layers import windowed_layers
 
 MAX_LAYERS = 512
 """LLAMAMAX_LAYERS of llama.cpp; a header that claims more is not to be believed."""
@@ -53,10 +54,8 @@ def _head_sizes(header: Header, architecture: str, n_layers: int) -> list[int | 
     full = _head_size(header, architecture, "")
     if f"{architecture}.attention.key_length_swa" not in header.metadata:
         return [full] * n_layers
-    windowed = header.integers(f"{architecture}.attention.sliding_window_pattern", n_layers)
-    if windowed is None or not isinstance(
-        header.metadata[f"{architecture}.attention.sliding_window_pattern"], tuple
-    ):
+    windowed = windowed_layers(header, architecture, n_layers)
+    if windowed is None:
         return None
     short = _head_size(header, architecture, "_swa")
     return [short if is_windowed else full for is_windowed in windowed]

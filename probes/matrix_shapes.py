@@ -5,11 +5,10 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from types import MappingProxyType
 
 from probes.ggml_types import GGML_TYPES, TYPE_NUMBERS
-from probes.gguf_reader import TensorInfo, read_header
+from probes.gguf_reader import TensorInfo, read_tensors
 from probes.records import MatrixShape, ModelFacts
 
 _EMBEDDING = "token_embd.weight"
@@ -28,8 +27,7 @@ def matrix_shapes(
 
     Raises ModelFileError and UnmeasurableError as `read_header` does, KeyError for a type that is none.
     """
-    headers = [read_header(Path(path)) for path in model.files]
-    tensors = [tensor for header in headers for tensor in header.tensors]
+    tensors = read_tensors(model.files)
     return shapes_of(model, [_of_type(tensor, types.get(tensor.name)) for tensor in tensors])
 
 

@@ -12,11 +12,24 @@ from collections.abc import Callable, Sequence
 
 from probes.errors import UnmeasurableError
 from probes.model_sizes import smaller_variants
-from probes.placement_plan import Share, bytes_per_element, offload_devices, place
-from probes.records import DeviceFacts, MachineFacts, ModelFacts, Placement, Settings
+from probes.placement_plan import (
+    Share,
+    cache_bytes_per_element,
+    cache_elements_by_layer,
+    offload_devices,
+    place,
+)
+from probes.records import (
+    CONTEXT_STEP,
+    DeviceFacts,
+    MachineFacts,
+    ModelFacts,
+    Placement,
+    Settings,
+    padded,
+)
+from probes.tensor_overrides import Moved, scaled
 
-_CONTEXT_STEP = 256
-"""llama.cpp rounds the context up to a multiple of this many tokens."""
 _F32_BYTES = 4
 _F16_BYTES = 2
 
@@ -38,6 +51,8 @@ class MemoryPlan:
     """Context in tokens as the engine rounds it."""
     weights_bytes: int
     kv_bytes: int | None
+    is_kv_least: bool
+    """The cache may be larger: nothing tells which of the model's layers attend to a window alone."""
     compute_bytes: int
     """Intermediate results and logits."""
     host_need_bytes: int
@@ -66,6 +81,16 @@ class MemoryPlan:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class _Load:
+    """What is to be loaded, and the devices that it may use; the context may vary."""
+
+    model: ModelFacts
+    settings: Settings
+    used: tuple[DeviceFacts, ...]
+    moved: tuple[Moved, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class _Need:
     kv: int | None
     compute: int
@@ -89,21 +114,25 @@ def plan_memory(
     machine: MachineFacts,
     devices: Sequence[DeviceFacts] = (),
     reserved: Sequence[Placement] = (),
+    moved: Sequence[Moved] = (),
 ) -> MemoryPlan:
     """Add up what one load group needs and find the largest context that fits.
 
     `devices` are those the engine reports; `reserved` is what it would reserve for computing, which is
-    estimated where it was not asked (`probes.inquiries.reserve`). Weights mapped from the file (`mmap`)
-    count in full: every token reads them, so those that do not fit are fetched from disk again each time.
+    estimated where it was not asked (`probes.inquiries.reserve`); `moved` is what the settings' overrides
+    move (`probes.tensor_overrides.moved_weights`). Weights mapped from the file (`mmap`) count in full: every
+    token reads them, so those that do not fit are fetched from disk again each time.
     Raises UsageError for a cache type that is not known.
     """
     used = _with_own_memory(devices, settings)
-    n_ctx = _padded(settings.n_ctx or model.n_ctx_train or _CONTEXT_STEP)
-    need = _need(model, settings, n_ctx, used)
+    n_ctx = padded(settings.n_ctx or model.n_ctx_train or CONTEXT_STEP)
+    load = _Load(model=model, settings=settings, used=used, moved=tuple(moved))
+    need = _need(load, n_ctx)
     plan = MemoryPlan(
         n_ctx=n_ctx,
         weights_bytes=model.model_bytes,
         kv_bytes=need.kv,
+        is_kv_least=_is_kv_least(model, settings),
         compute_bytes=need.compute,
         host_need_bytes=need.host,
         host_available_bytes=machine.memory_available_bytes,
@@ -118,27 +147,26 @@ def plan_memory(
     if plan.fits is None:
         return plan
 
-    def fits(model: ModelFacts, n_ctx: int) -> bool:
-        trial = _need(model, settings, n_ctx, used)
+    def fits(load: _Load, n_ctx: int) -> bool:
+        trial = _need(load, n_ctx)
         sized = dataclasses.replace(plan, host_need_bytes=trial.host, devices=_device_needs(used, trial))
         return sized.fits is not False
 
     if need.kv is not None:
-        most = max(n_ctx, _padded(model.n_ctx_train or 0))
-        plan = dataclasses.replace(plan, max_n_ctx=_largest(most, lambda candidate: fits(model, candidate)))
+        most = max(n_ctx, padded(model.n_ctx_train or 0))
+        plan = dataclasses.replace(plan, max_n_ctx=_largest(most, lambda candidate: fits(load, candidate)))
     if plan.fits:
         return plan
-    return _with_quantization(plan, smaller_variants(model), lambda variant: fits(variant, n_ctx))
+    return _with_quantization(plan, load, lambda variant: fits(variant, n_ctx))
 
 
-def _with_quantization(
-    plan: MemoryPlan, variants: Sequence[tuple[str, ModelFacts]], fits: Callable[[ModelFacts], bool]
-) -> MemoryPlan:
-    """The plan with the first of the variants, largest first, that fits."""
-    for name, variant in variants:
-        if fits(variant):
+def _with_quantization(plan: MemoryPlan, load: _Load, fits: Callable[[_Load], bool]) -> MemoryPlan:
+    """The plan with the largest of the usual quantizations of the model that fits."""
+    for name, model in smaller_variants(load.model):
+        share = model.model_bytes / load.model.model_bytes
+        if fits(dataclasses.replace(load, model=model, moved=scaled(load.moved, share))):
             return dataclasses.replace(
-                plan, fitting_quantization=name, fitting_quantization_bytes=variant.model_bytes
+                plan, fitting_quantization=name, fitting_quantization_bytes=model.model_bytes
             )
     return plan
 
@@ -165,14 +193,17 @@ def _with_reserved(plan: MemoryPlan, need: _Need, reserved: Sequence[Placement])
     )
 
 
-def layers_that_fit(model: ModelFacts, settings: Settings, devices: Sequence[DeviceFacts]) -> int | None:
+def layers_that_fit(
+    model: ModelFacts, settings: Settings, devices: Sequence[DeviceFacts], moved: Sequence[Moved] = ()
+) -> int | None:
     """The most layers, the output layer counting as one, that the devices have room for beside cache and
-    compute buffers: what `--gpu-layers auto` means. None where devices or header do not tell enough."""
+    compute buffers: what `--gpu-layers auto` means. None where devices or header do not tell enough; `moved`
+    as for `plan_memory`."""
     used = _with_own_memory(devices, settings)
     if not used or not model.layer_bytes or any(device.memory_free_bytes is None for device in used):
         return None
-    n_ctx = _padded(settings.n_ctx or model.n_ctx_train or _CONTEXT_STEP)
-    return _most_layers(model, settings, n_ctx, used)
+    n_ctx = padded(settings.n_ctx or model.n_ctx_train or CONTEXT_STEP)
+    return _most_layers(_Load(model=model, settings=settings, used=used, moved=tuple(moved)), n_ctx)
 
 
 def refusal(plan: MemoryPlan) -> str | None:
@@ -185,15 +216,6 @@ def require_fits(plan: MemoryPlan, force: bool = False) -> None:
     problem = refusal(plan)
     if problem and not force:
         raise UnmeasurableError(problem, reason="memory")
-
-
-def kv_bytes_per_token(model: ModelFacts, type_k: str, type_v: str) -> float | None:
-    """Bytes that one token adds to the KV cache; None where the header does not tell.
-
-    K and V are taken to have the same number of elements each, as they have in nearly all models.
-    """
-    per_element = (bytes_per_element(type_k) + bytes_per_element(type_v)) / 2
-    return None if model.kv_elements_per_token is None else model.kv_elements_per_token * per_element
 
 
 def compute_bytes(model: ModelFacts, settings: Settings, n_ctx: int) -> int:
@@ -223,13 +245,14 @@ def _with_own_memory(devices: Sequence[DeviceFacts], settings: Settings) -> tupl
     return tuple(device for device in offload_devices(devices, settings.devices) if device.kind != "igpu")
 
 
-def _need(model: ModelFacts, settings: Settings, n_ctx: int, used: Sequence[DeviceFacts]) -> _Need:
+def _need(load: _Load, n_ctx: int) -> _Need:
     """Needs of host and devices at one context size."""
+    model, settings, used = load.model, load.settings, load.used
     kv, compute = _kv_bytes(model, settings, n_ctx), compute_bytes(model, settings, n_ctx)
     layers = settings.n_gpu_layers
     if layers is None and used:
-        layers = _most_layers(model, settings, n_ctx, used)
-    shares = _shares(model, settings, n_ctx, used, layers) if used else None
+        layers = _most_layers(load, n_ctx)
+    shares = _shares(load, n_ctx, layers) if used else None
     if shares is None:
         return _need_by_sums(model, used, kv, compute, layers)
     return _Need(
@@ -244,7 +267,8 @@ def _need(model: ModelFacts, settings: Settings, n_ctx: int, used: Sequence[Devi
 def _need_by_sums(
     model: ModelFacts, used: Sequence[DeviceFacts], kv: int | None, compute: int, layers: int | None
 ) -> _Need:
-    """Where the header does not tell each layer's size: by number of layers, and devices by free memory."""
+    """Where the header does not tell each layer's size: by number of layers, and devices by free memory. Nor
+    can be told then what overrides move."""
     spread = model.model_bytes + (kv or 0)
     share = 0.0
     if used and layers is not None and layers:
@@ -263,29 +287,25 @@ def _need_by_sums(
     )
 
 
-def _shares(
-    model: ModelFacts, settings: Settings, n_ctx: int, used: Sequence[DeviceFacts], layers: int | None
-) -> tuple[Share, ...] | None:
+def _shares(load: _Load, n_ctx: int, layers: int | None) -> tuple[Share, ...] | None:
     if layers is None:
         return None
-    return place(model, settings, used, cells=_cache_cells(model, settings, n_ctx), layers=layers)
+    return place(load.model, load.settings, load.used, n_ctx=n_ctx, layers=layers, moved=load.moved)
 
 
-def _most_layers(
-    model: ModelFacts, settings: Settings, n_ctx: int, used: Sequence[DeviceFacts]
-) -> int | None:
-    compute = compute_bytes(model, settings, n_ctx)
-    for layers in range(len(model.layer_bytes) + 1, 0, -1):
-        shares = _shares(model, settings, n_ctx, used, layers)
+def _most_layers(load: _Load, n_ctx: int) -> int | None:
+    compute = compute_bytes(load.model, load.settings, n_ctx)
+    for layers in range(len(load.model.layer_bytes) + 1, 0, -1):
+        shares = _shares(load, n_ctx, layers)
         if shares is None:
             return None
         needs = [_with_compute(share.weights_bytes + share.kv_bytes, compute) for share in shares[1:]]
         if all(
             _is_enough(need, device.memory_free_bytes) is not False
-            for need, device in zip(needs, used, strict=True)
+            for need, device in zip(needs, load.used, strict=True)
         ):
             return layers
-    return 0 if model.layer_bytes else None
+    return 0 if load.model.layer_bytes else None
 
 
 def _device_needs(used: Sequence[DeviceFacts], need: _Need) -> tuple[DeviceNeed, ...]:
@@ -300,30 +320,26 @@ def _with_compute(content: int, compute: int) -> int:
 
 
 def _kv_bytes(model: ModelFacts, settings: Settings, n_ctx: int) -> int | None:
-    """The KV cache. With a windowed cache (`swa_full` off) the facts do not tell how many layers keep the
-    whole context, so the least possible is taken: all of them the window and one micro-batch.
-    """
-    per_token = kv_bytes_per_token(model, settings.type_k, settings.type_v)
-    return None if per_token is None else int(_cache_cells(model, settings, n_ctx) * per_token)
+    """The KV cache; the least possible where it is not known which layers attend to a window alone."""
+    elements = model.kv_elements_per_token
+    if elements is None:
+        return None
+    if not model.layer_kv_elements:
+        model = dataclasses.replace(model, layer_kv_elements=(elements,), layer_windowed=())
+    return int(sum(cache_elements_by_layer(model, settings, n_ctx)) * cache_bytes_per_element(settings))
 
 
-def _cache_cells(model: ModelFacts, settings: Settings, n_ctx: int) -> int:
-    if model.sliding_window_tokens is not None and not settings.swa_full:
-        return min(n_ctx, _padded(model.sliding_window_tokens + settings.n_ubatch))
-    return n_ctx
-
-
-def _padded(n_ctx: int) -> int:
-    return -(-n_ctx // _CONTEXT_STEP) * _CONTEXT_STEP
+def _is_kv_least(model: ModelFacts, settings: Settings) -> bool:
+    return model.sliding_window_tokens is not None and not settings.swa_full and not model.layer_windowed
 
 
 def _largest(limit: int, fits: Callable[[int], bool]) -> int:
     """The largest multiple of the context step up to `limit` that fits: needs grow with the context."""
-    low, high = 0, limit // _CONTEXT_STEP
+    low, high = 0, limit // CONTEXT_STEP
     while low < high:
         middle = (low + high + 1) // 2
-        low, high = (middle, high) if fits(middle * _CONTEXT_STEP) else (low, middle - 1)
-    return low * _CONTEXT_STEP
+        low, high = (middle, high) if fits(middle * CONTEXT_STEP) else (low, middle - 1)
+    return low * CONTEXT_STEP
 
 
 def _is_enough(need: int, available: int | None) -> bool | None:
@@ -335,7 +351,8 @@ def _is_enough(need: int, available: int | None) -> bool | None:
 def _shortage(plan: MemoryPlan) -> str:
     parts = f"weights {_size(plan.weights_bytes)}"
     if plan.kv_bytes:
-        parts += f", KV cache {_size(plan.kv_bytes)} at {plan.n_ctx:,} tokens"
+        least = "at least " if plan.is_kv_least else ""
+        parts += f", KV cache {least}{_size(plan.kv_bytes)} at {plan.n_ctx:,} tokens"
     parts += f", compute {_size(plan.compute_bytes)}"
     if _is_enough(plan.host_need_bytes, plan.host_available_bytes) is False:
         where, need, available = "memory", plan.host_need_bytes, plan.host_available_bytes

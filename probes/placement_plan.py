@@ -13,7 +13,8 @@ import itertools
 from collections.abc import Sequence
 
 from probes.errors import UsageError
-from probes.records import DeviceFacts, ModelFacts, Settings
+from probes.records import DeviceFacts, ModelFacts, Settings, first_on_device, layer_cells, moving_bytes
+from probes.tensor_overrides import Moved, without
 
 HOST = "CPU"
 _CACHE_TYPES = {
@@ -56,39 +57,61 @@ def offload_devices(devices: Sequence[DeviceFacts], chosen: Sequence[str] = ()) 
 
 
 def place(
-    model: ModelFacts, settings: Settings, devices: Sequence[DeviceFacts], *, cells: int, layers: int
+    model: ModelFacts,
+    settings: Settings,
+    devices: Sequence[DeviceFacts],
+    *,
+    n_ctx: int,
+    layers: int,
+    moved: Sequence[Moved] = (),
 ) -> tuple[Share, ...] | None:
-    """Shares of the host (first) and of each of `devices` with `layers` of the model on them (-1: all), and
-    a cache of `cells` positions. None where the header does not tell the size of each layer.
-
-    `--override-tensor` is not followed: what it moves can not be seen from sums by layer. Raises UsageError
-    for a cache type that is not known.
+    """Shares of the host (first) and of each of `devices` with `layers` of the model on them (-1: all), a
+    cache for `n_ctx` tokens, and the weights `moved` by overrides where they were sent. None where the
+    header does not tell the size of each layer. Raises UsageError for a cache type that is not known.
     """
     if not model.layer_bytes:
         return None
+    model = without(model, moved)
     n_layers = len(model.layer_bytes)
     wanted = n_layers + 1 if layers < 0 else min(layers, n_layers + 1)
     owners = _owners(n_layers, wanted if devices else 0, _split_points(settings, devices))
     weights, cache = [0] * (len(devices) + 1), [0.0] * (len(devices) + 1)
     counts = [0] * (len(devices) + 1)
     per_element = cache_bytes_per_element(settings)
-    experts = model.layer_expert_bytes or (0,) * n_layers
-    elements = model.layer_kv_elements or (0,) * n_layers
+    caches = cache_elements_by_layer(model, settings, n_ctx) or (0,) * n_layers
     for layer, owner in enumerate(owners[:-1]):
-        on_host = experts[layer] if layer < settings.n_cpu_moe else 0
-        weights[owner] += model.layer_bytes[layer] - on_host
-        weights[0] += on_host
+        moving = sum(moving_bytes(model, layer, settings.n_cpu_moe))
+        weights[owner] += moving
+        weights[0] += model.layer_bytes[layer] - moving
         counts[owner] += 1
-        cache[owner if settings.kv_offload else 0] += elements[layer] * cells * per_element
+        cache[owner if settings.kv_offload else 0] += caches[layer] * per_element
     copied = model.output_bytes if model.tied_output and owners[-1] else 0
     weights[owners[-1]] += model.output_bytes
     counts[owners[-1]] += 1
     weights[0] += max(0, model.model_bytes - sum(weights) + copied)
     names = (HOST, *(device.name for device in devices))
+    for one in moved:
+        if (there := _index_of(one.buffer, names)) is not None:
+            weights[there] += one.n_bytes
     return tuple(
         Share(device=name, layers=count, weights_bytes=size, kv_bytes=int(kv))
         for name, count, size, kv in zip(names, counts, weights, cache, strict=True)
     )
+
+
+def _index_of(buffer: str, names: Sequence[str]) -> int | None:
+    """Which of the places a buffer type is of; None: of a device that gets no layers, whose memory nobody
+    asked for. The engine names them in any case, those of servers with their address: `RPC0[host:port]`."""
+    name = buffer.split("[")[0].lower()
+    known = [place.lower() for place in names]
+    return known.index(name) if name in known else None
+
+
+def cache_elements_by_layer(model: ModelFacts, settings: Settings, n_ctx: int) -> tuple[int, ...]:
+    """Elements of K and V that the cache of each layer holds; empty where the header does not tell."""
+    tokens = min(settings.n_ubatch, settings.n_batch)
+    cells = layer_cells(model, n_ctx, tokens, swa_full=settings.swa_full)
+    return tuple(elements * held for elements, held in zip(model.layer_kv_elements, cells, strict=True))
 
 
 def cache_bytes_per_element(settings: Settings) -> float:
@@ -122,7 +145,7 @@ def _split_points(settings: Settings, devices: Sequence[DeviceFacts]) -> list[fl
 
 def _owners(n_layers: int, placed: int, points: Sequence[float]) -> list[int]:
     """For each layer, the output layer last: 0 for the host, else the number of its device from 1."""
-    first = max(n_layers + 1 - placed, 0)
+    first = first_on_device(n_layers, placed)
     owners = [0] * (n_layers + 1)
     for layer in range(first, n_layers + 1):
         owners[layer] = 1 + min(bisect.bisect_right(points, (layer - first) / placed), len(points) - 1)

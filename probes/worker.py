@@ -64,6 +64,7 @@ from probes.records import (
     Resolved,
     Settings,
 )
+from probes.tensor_overrides import moved_weights
 from probes.walk import PassPlan, Step, Walk, time_steps
 
 _SPACING_NS = 500_000_000
@@ -175,10 +176,10 @@ class Worker:
         them, whether they fit or not."""
         if command.settings.n_gpu_layers is not None:
             return command.settings
-        devices = self._engine.facts().devices
-        return replace(
-            command.settings, n_gpu_layers=layers_that_fit(command.model, command.settings, devices)
-        )
+        model, settings = command.model, command.settings
+        moved = moved_weights(model, settings)
+        layers = layers_that_fit(model, settings, self._engine.facts().devices, moved)
+        return replace(settings, n_gpu_layers=layers)
 
     def _make_tokens(self, command: Load) -> list[int]:
         if command.tokens == "random":

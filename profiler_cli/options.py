@@ -10,13 +10,15 @@ import typer
 
 from probes.errors import UsageError
 from probes.layer_steps import GpuLayers, LayerSteps
+from probes.tensor_overrides import compile_pattern
 
 _NUMBER = r"[0-9]{1,12}"
 _RANGE = re.compile(rf"({_NUMBER})-({_NUMBER})(?:([*+])({_NUMBER}))?")
 _MAX_POINTS = 100_000
 _MAX_AXIS = 256
 _LAYER_STEPS = re.compile(r"([0-9]{1,5})-(all|[0-9]{1,5}(?=\*))(?:\*([0-9]{1,3}))?")
-_SERVER = re.compile(r"(?:[^\s:/\[\]]+|\[[0-9A-Fa-f:.]+\]):([0-9]{1,5})")
+_SERVER = re.compile(r"[^\s:/\[\]]+:([0-9]{1,5})")
+_IPV6 = re.compile(r"\[.*|[0-9A-Fa-f]*:[0-9A-Fa-f]*:.*")
 _LAST_PORT = 65535
 _SHARE = r"[0-9]{1,9}(\.[0-9]{1,9})?"
 _SWITCH = ("on", "off")
@@ -164,9 +166,17 @@ def _layer_steps(match: re.Match[str]) -> LayerSteps:
 
 
 def parse_servers(text: str) -> tuple[str, ...]:
-    """Addresses `host:port` of RPC servers. Raises UsageError."""
+    """Addresses `host:port` of RPC servers. Raises UsageError, for IPv6 too: the engine's client opens IPv4
+    connections alone (llama.cpp, ggml-rpc/transport.cpp) and takes what stands before the first colon for the
+    host."""
     servers = tuple(part.strip() for part in text.split(","))
     for server in servers:
+        if _IPV6.fullmatch(server):
+            raise UsageError(
+                f"--rpc: {_shown(server)} is an IPv6 address, and the engine connects over IPv4 alone; give"
+                " the server's IPv4 address or its name, such as 192.168.1.20:50052",
+                reason="rpc",
+            )
         match = _SERVER.fullmatch(server)
         if match is None or not 1 <= int(match[1]) <= _LAST_PORT:
             raise UsageError(
@@ -214,13 +224,7 @@ def parse_overrides(text: str) -> tuple[tuple[str, ...], ...]:
                 " ffn_.*_exps=CPU",
                 reason="override-tensor",
             )
-        try:
-            re.compile(pattern)
-        except re.error as error:
-            raise UsageError(
-                f"--override-tensor: {_shown(pattern)} is no regular expression: {error}",
-                reason="override-tensor",
-            ) from error
+        compile_pattern(pattern)
     return lists
 
 

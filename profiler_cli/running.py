@@ -28,6 +28,7 @@ from probes.records import (
 )
 from probes.run_files import RunStore
 from probes.session import Session
+from probes.tensor_overrides import moved_weights
 from profiler_cli import __version__
 from profiler_cli.console import note
 from profiler_cli.output import Destination, deliver, report_renderer
@@ -111,7 +112,8 @@ def check_memory(plan: Plan, machine: MachineFacts, *, force: bool) -> tuple[Pla
 def _need_of(group: PlannedGroup, machine: MachineFacts, devices: Sequence[DeviceFacts]) -> MemoryPlan:
     """The plan for one load; what does not fit by the estimate is planned again with what the engine would
     really reserve."""
-    memory = plan_memory(group.model, group.settings, machine, devices)
+    moved = moved_weights(group.model, group.settings)
+    memory = plan_memory(group.model, group.settings, machine, devices, moved=moved)
     if memory.fits is not False or not devices:
         return memory
     settings = dataclasses.replace(group.settings, n_gpu_layers=memory.gpu_layers)
@@ -119,7 +121,7 @@ def _need_of(group: PlannedGroup, machine: MachineFacts, devices: Sequence[Devic
         reserved = reserve(group.model.path, settings)
     except LlmphaseError:
         return memory  # the load itself will say what is wrong, where it is tried
-    return plan_memory(group.model, settings, machine, devices, reserved)
+    return plan_memory(group.model, settings, machine, devices, reserved, moved)
 
 
 def _leave_room(needs: Sequence[MemoryPlan], machine: MachineFacts) -> bool:

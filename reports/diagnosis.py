@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from reports import units
 from reports.evidence import Evidence, Source
-from reports.rules import RULES, Abstained, Cleared, Finding, Outcome, Rule, Stage, Verdict
+from reports.rules import RULES, Abstained, Cleared, Finding, Outcome, Rule, Stage, Verdict, network
 from reports.rules.physics import ceiling_share
 from reports.rules.shares import BALANCED
 from reports.waits import Waits, waits_of
@@ -246,6 +246,8 @@ def _sentence(finding: Finding | None, fired: Sequence[_Fired], evidence: Eviden
     if finding.verdict == "generation-bound" and "memory" not in text:
         text += "".join(f"; {f.finding.reason}" for f in fired if f.rule.stage == "ceiling")
     elif finding.verdict in ("offload-bound", "contended"):
+        if finding.verdict == "offload-bound" and "network" not in text and network.weighs(evidence):
+            text += f"; {network.cost_clause(evidence)}"
         text += "".join(f"; {f.finding.reason}" for f in fired if f.rule.stage == "shares" and _is_timed(f))
     return f"{finding.verdict.capitalize()}: {text}."
 

@@ -179,6 +179,9 @@ class Evidence:
     """Predicted seconds a token with no layer on a device; None where none is."""
     no_layers_prefill_s: float | None = None
 
+    network_step_s: float | None = None
+    """Of each generated token, what the network to devices on other machines takes at the least."""
+
     # --- the machine during the run
     gpu_utilization: float | None = None
     gpu_memory_utilization: float | None = None
@@ -325,6 +328,12 @@ class Evidence:
             return None
         whole = self.model_bytes or ((self.weights_on_gpu_bytes or 0) + on_host)
         return read * min(1.0, on_host / whole) if whole else None
+
+    @property
+    def network_share(self) -> float | None:
+        """Of the time of a generated token, what the network takes at the least."""
+        step = self.decode_step_s
+        return None if self.network_step_s is None or step is None else min(1.0, self.network_step_s / step)
 
     @property
     def fitting_layers_save(self) -> float | None:

@@ -113,12 +113,18 @@ def is_remote(group: GroupResult) -> bool:
 def network_share(group: GroupResult, links: Sequence[LinkFacts]) -> tuple[float, float] | None:
     """Seconds that the network takes of one decoded token at the least, and their share of it at the shortest
     prompt that was measured; None where either is not known or nothing is remote."""
-    costs = network_costs(group, links)
+    seconds = network_step_s(group, links)
     decoded = next((found for found in map(measured.decode, measured.measured_cells(group)) if found), None)
-    if not costs or decoded is None or decoded.summary.median <= 0:
+    if seconds is None or decoded is None or decoded.summary.median <= 0:
         return None
-    seconds = sum(cost.token_s for cost in costs)
     return seconds, seconds / decoded.summary.median
+
+
+def network_step_s(group: GroupResult, links: Sequence[LinkFacts]) -> float | None:
+    """Seconds that the network takes of one decoded token at the least; None where nothing is remote, or no
+    way to it was measured."""
+    costs = network_costs(group, links)
+    return sum(cost.token_s for cost in costs) if costs else None
 
 
 # In words

@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 
-from probes.records import GroupResult, ModelFacts, Run
+from probes.records import GroupResult, ModelFacts, Run, first_on_device, moving_bytes
 from reports import headline, measured, stats
 from reports.phases import fit_phases
 from reports.regression import Terms, fit_terms
@@ -102,23 +102,20 @@ class OffloadSweep:
 def read_split(model: ModelFacts, layers: int, n_cpu_moe: int = 0) -> tuple[float, float]:
     """Weight bytes that a token reads from the host and from devices, with `layers` on devices.
 
-    The output layer goes first, then repeating layers from the last one down (llama.cpp, load_tensors); of
-    experts the share in use counts; the first `n_cpu_moe` layers leave theirs on the host.
+    Of experts the share in use counts; the first `n_cpu_moe` layers leave theirs on the host.
     """
     if layers <= 0:
         return float(model.bytes_per_token), 0.0
     if not model.layer_bytes:
         share = min(1.0, layers / ((model.n_layers or layers) + 1))
         return model.bytes_per_token * (1 - share), model.bytes_per_token * share
-    first = max(0, len(model.layer_bytes) - (layers - 1))
     used = 1.0
     if model.n_experts and model.n_experts_used:
         used = min(1.0, model.n_experts_used / model.n_experts)
     on_device = float(model.output_bytes)
-    for layer in range(first, len(model.layer_bytes)):
-        experts = model.layer_expert_bytes[layer] if model.layer_expert_bytes else 0
-        there = 0.0 if layer < n_cpu_moe else experts * used
-        on_device += model.layer_bytes[layer] - experts + there
+    for layer in range(first_on_device(len(model.layer_bytes), layers), len(model.layer_bytes)):
+        whole, experts = moving_bytes(model, layer, n_cpu_moe)
+        on_device += whole + experts * used
     on_device = min(on_device, float(model.bytes_per_token))
     return model.bytes_per_token - on_device, on_device
 

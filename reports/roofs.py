@@ -17,7 +17,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from probes.records import DeviceCeiling, GroupResult, KernelRate, ModelFacts, Resolved
+from probes.records import DeviceCeiling, GroupResult, KernelRate, ModelFacts, Resolved, layer_cells
 
 OFFLOADED_BATCH = 32
 """From this many tokens on llama.cpp multiplies host weights on a device, copying them there each time."""
@@ -69,7 +69,7 @@ def decode_roof(group: GroupResult, ceilings: Sequence[DeviceCeiling], depth_tok
     weights_s = attention_s = operations_s = 0.0
     for part in _parts(group, ceilings, resolved.threads):
         weights_s += part.share * _reading_s(part.ceiling, formats)
-        cached = _cache_read_bytes(group.model, resolved, part.cache_bytes, depth_tokens)
+        cached = _cache_read_bytes(group, resolved, part.cache_bytes, depth_tokens)
         attention_s += cached / _bandwidth(part.ceiling, None)
         operations_s += part.share * _operations_s(part.ceiling, resolved)
     return Roof(weights_s=weights_s, attention_s=attention_s, operations_s=operations_s)
@@ -225,24 +225,45 @@ def _without_output(
     return rest, {name: size * share for name, size in formats.items()}
 
 
-def _cache_read_bytes(model: ModelFacts, resolved: Resolved, cache_bytes: int, depth_tokens: float) -> float:
-    """A recurrent state is read whole; of a cache the part that is filled, which for windowed layers is less
-    than they really read."""
+def _cache_read_bytes(group: GroupResult, resolved: Resolved, cache_bytes: int, depth_tokens: float) -> float:
+    """A recurrent state is read whole; of a cache the part that is filled, of windowed layers the window.
+
+    Where the cache's size by layer is not known, the filled part counts as a share of the context, which for
+    windowed layers is less than they really read.
+    """
+    model, window = group.model, group.model.sliding_window_tokens
     if model.attention == "recurrent":
         return float(cache_bytes)
-    return cache_bytes * min(1.0, depth_tokens / resolved.n_ctx) if resolved.n_ctx else 0.0
+    if not resolved.n_ctx:
+        return 0.0
+    elements, windowed = model.layer_kv_elements, model.layer_windowed
+    if window is None or not sum(elements) or len(windowed) != len(elements):
+        return cache_bytes * min(1.0, depth_tokens / resolved.n_ctx)
+    cells = layer_cells(model, resolved.n_ctx, resolved.n_ubatch, swa_full=group.settings.swa_full)
+    reaches = [min(depth_tokens, window) if is_windowed else depth_tokens for is_windowed in windowed]
+    held = sum(size * cell for size, cell in zip(elements, cells, strict=True))
+    read = sum(size * min(reach, cell) for size, reach, cell in zip(elements, reaches, cells, strict=True))
+    return cache_bytes * read / held
 
 
 def _attention_flops(model: ModelFacts, prompt_tokens: int) -> float:
-    """Scores and weighted sums of a whole prompt: 4 * layers * width * the sum of all depths.
+    """Scores and weighted sums of a whole prompt: 4 * width * the sum of all depths, for each layer.
 
-    The heads together are taken to be as wide as the embedding, as they are in most models.
+    The heads together are taken to be as wide as the embedding, as they are in most models. Where it is not
+    known which layers are windowed, all are: the least there can be.
     """
     if model.attention in ("recurrent", "hybrid") or not model.n_layers or not model.n_embd:
         return 0.0
-    reach = min(prompt_tokens, model.sliding_window_tokens or prompt_tokens)
-    depths = reach * (reach - 1) / 2 + (prompt_tokens - reach) * reach
-    return 4.0 * model.n_layers * model.n_embd * depths
+    n_windowed = sum(model.layer_windowed) if model.layer_windowed else model.n_layers
+    n_whole = max(0, model.n_layers - n_windowed)
+    window = min(prompt_tokens, model.sliding_window_tokens or prompt_tokens)
+    depths = n_windowed * _depths(prompt_tokens, window) + n_whole * _depths(prompt_tokens, prompt_tokens)
+    return 4.0 * model.n_embd * depths
+
+
+def _depths(prompt_tokens: int, reach: int) -> float:
+    """The sum of how many tokens each one of a prompt looks back on, `reach` at the most."""
+    return reach * (reach - 1) / 2 + (prompt_tokens - reach) * reach
 
 
 def _parts(group: GroupResult, ceilings: Sequence[DeviceCeiling], threads: int) -> list[_Part]:

@@ -23,6 +23,7 @@ from reports import measured, roofs, stats
 from reports.evidence import Evidence, OtherKernels, Source
 from reports.gpu_evidence import gpu_evidence
 from reports.kernel_times import KernelTimes, kernel_times, with_operations
+from reports.links import network_step_s
 from reports.other_placements import Now, elsewhere, most_layers, options, room_bytes
 from reports.phases import PhaseModel, fit_phases
 from reports.request_costs import ModelCosts
@@ -73,6 +74,7 @@ def run_evidence(
         _add(facts, "log", _placement_facts(group, group.resolved))
     _add(facts, "measured", _disturbance_facts(run.disturbances))
     _add(facts, "measured", gpu_evidence(run, group))
+    _add(facts, "estimated", {"network_step_s": network_step_s(group, run.links)})
     if asked is not None:
         facts.update(_request_facts(group, asked, fit))
         _add(facts, "measured", _ceiling_facts(run, group, asked))

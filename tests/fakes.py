@@ -59,6 +59,8 @@ class Script:
     chunk_tokens: int = 512
     recurrent: bool = False
     backend: str = "CPU"
+    """Name of its only device."""
+    device_free_bytes: int = 4096 * MIB
     gpu_layers: int = 0
     """Of five, the output layer counting as one, on the device ..."""
     device_share: float = 0.1
@@ -150,7 +152,7 @@ class ScriptedEngine:
                     description="scripted device",
                     kind=kind,  # type: ignore[arg-type]
                     memory_total_bytes=8192 * MIB,
-                    memory_free_bytes=4096 * MIB,
+                    memory_free_bytes=self.script.device_free_bytes,
                 ),
             ),
             supports_gpu_offload=False,

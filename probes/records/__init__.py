@@ -9,6 +9,7 @@ to None, bool, int, float, str, another record, `tuple[X, ...]` or `dict[str, X]
 from __future__ import annotations
 
 from probes.records.ceilings import DeviceCeiling, KernelRate, LinkFacts
+from probes.records.layers import CONTEXT_STEP, first_on_device, layer_cells, moving_bytes, padded
 from probes.records.machine import DeviceFacts, EngineFacts, GpuFacts, GpuState, MachineFacts
 from probes.records.model import AttentionKind, MatrixShape, ModelFacts, ModelKind, Origin, WeightMatrices
 from probes.records.run import GroupResult, Run
@@ -32,6 +33,7 @@ SCHEMA_VERSION = 2
 """Version of the run file. Raise it with an upgrade step in `probes.run_files`."""
 
 __all__ = [
+    "CONTEXT_STEP",
     "SCHEMA_VERSION",
     "AttentionKind",
     "CacheState",
@@ -69,4 +71,8 @@ __all__ = [
     "TokenizeSample",
     "WeightMatrices",
     "Workload",
+    "first_on_device",
+    "layer_cells",
+    "moving_bytes",
+    "padded",
 ]

@@ -72,6 +72,8 @@ class ModelFacts:
     """Of these, the bytes of experts."""
     layer_kv_elements: tuple[int, ...] = ()
     """Elements of K and V that one token adds, by layer; empty: not known or none."""
+    layer_windowed: tuple[bool, ...] = ()
+    """Whether each layer attends to `sliding_window_tokens` alone; empty: not known, or no window."""
     output_bytes: int = 0
     """What the output layer takes to a device: its matrix and norm; a tied embedding is copied there."""
     made_from: Origin | None = None

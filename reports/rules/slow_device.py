@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from reports.evidence import Evidence
+from reports.rules import network
 from reports.rules.base import Abstained, Cleared, Finding, Outcome
 from reports.rules.placement import WORTH
 from reports.units import duration, percent
@@ -17,6 +18,7 @@ def judge(evidence: Evidence) -> Outcome:
         "no_layers_step_s",
         "no_layers_prefill_s",
         "remote_devices",
+        "network_step_s",
     )
     if evidence.layers_on_gpu == 0 or (evidence.has_gpu is False and not evidence.remote_devices):
         return Cleared(reason="no layer is on a device", inputs=inputs)
@@ -30,13 +32,16 @@ def judge(evidence: Evidence) -> Outcome:
     if saved < WORTH:
         return Cleared(reason=steps, inputs=inputs)
     where = "on another machine" if evidence.has_gpu is False else "on the device"
+    cause, way_out = "", ""
+    if network.weighs(evidence):
+        cause, way_out = f", and {network.cost_clause(evidence)}", ", or reach it over a faster network"
     return Finding(
         verdict="offload-bound",
         confidence=0.8,
-        reason=f"the layers {where} take longer there than here: {steps}; taking them off would save"
+        reason=f"the layers {where} take longer there than here: {steps}{cause}; taking them off would save"
         f" {percent(saved)} of the wait",
         inputs=inputs,
         saves_share=saved,
         margin=saved / WORTH - 1,
-        advice="keep layers off it: --gpu-layers 0",
+        advice=f"keep layers off it: --gpu-layers 0{way_out}",
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from reports.evidence import Evidence
+from reports.rules import network
 from reports.rules.base import Abstained, Cleared, Finding, Outcome
 from reports.rules.physics import device_step_s
 from reports.units import duration, percent, size
@@ -19,7 +20,13 @@ def judge(evidence: Evidence) -> Outcome:
     """Size against one device, then how long a step takes or how idle the devices are."""
     n_gpus, remote = evidence.n_gpus, evidence.remote_devices
     inputs = evidence.known(
-        "n_gpus", "remote_devices", "model_bytes", "gpu_memory_bytes", "gpu_utilization", "decode_tok_s"
+        "n_gpus",
+        "remote_devices",
+        "model_bytes",
+        "gpu_memory_bytes",
+        "gpu_utilization",
+        "decode_tok_s",
+        "network_step_s",
     )
     if n_gpus is None and remote is None:
         return Abstained(missing=("n_gpus",))
@@ -53,11 +60,14 @@ def _over_network(evidence: Evidence, remote: int, inputs: dict[str, object]) ->
         return Abstained(missing=("decode_tok_s",))
     if expected is not None and step <= _SLOW * expected:
         return Cleared(reason="a token takes no longer than on one device", inputs=inputs)
+    if evidence.network_share is not None and not network.weighs(evidence):
+        return Cleared(reason=network.cost_clause(evidence), inputs=inputs)
+    cost = f", and {network.cost_clause(evidence)}" if network.weighs(evidence) else ""
     return Finding(
         verdict="unknown",
         confidence=0.5,
         reason=f"each token of {duration(step)} crosses the network to {remote} remote"
-        f" {'device' if remote == 1 else 'devices'}",
+        f" {'device' if remote == 1 else 'devices'}{cost}",
         inputs=inputs,
         advice="give remote devices only what no local one has room for, over the fastest link there is",
     )

@@ -37,6 +37,7 @@ def test_a_server_that_is_not_there_costs_its_row_alone(llmphase: Command) -> No
     ("arguments", "words"),
     [
         (("--rpc", "nowhere"), "no HOST:PORT"),
+        (("--rpc", "host:1,[::1]:50052"), "'[::1]:50052' is an IPv6 address"),
         (("--format", "xml"), "--format"),
         (("--threads", "0"), "--threads"),
         (("-o", "/nonexistent/x.json"), "can not be written"),

@@ -9,10 +9,11 @@ import dataclasses
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sample_runs as sample
-from tiny_models import TINY_MODELS
+from tiny_models import TINY_MODELS, write_tiny_sliding_window
 
 from probes.gguf_header import read_model_facts
 from probes.inquiries import read_engine_facts, reserve
@@ -20,6 +21,7 @@ from probes.memory_plan import MemoryPlan, layers_that_fit, plan_memory
 from probes.messages import Load, Loaded
 from probes.records import DeviceFacts, ModelFacts, Resolved, Settings
 from probes.rpc_server import RpcServer
+from probes.tensor_overrides import moved_weights
 from probes.worker_process import WorkerProcess
 
 pytestmark = pytest.mark.engine
@@ -69,7 +71,8 @@ def resolved_by_the_engine(model: ModelFacts, asked: Settings) -> Resolved:
 
 def planned(model: ModelFacts, asked: Settings, devices: tuple[DeviceFacts, ...]) -> MemoryPlan:
     machine = sample.machine(memory_available_bytes=2**40)
-    return plan_memory(model, asked, machine, devices, reserve(model.path, asked))
+    moved = moved_weights(model, asked)
+    return plan_memory(model, asked, machine, devices, reserve(model.path, asked), moved)
 
 
 def on(resolved: Resolved, device: str) -> tuple[int, int]:
@@ -111,3 +114,42 @@ def test_experts_and_cache_can_stay_on_the_host(server: str, model: ModelFacts) 
     assert [p.kv_bytes for p in found.placements if p.buffer.startswith("RPC0")] == [0]
     assert plan.devices[0].need_bytes == pytest.approx(sum(on(found, "RPC0")), rel=0.05, abs=0.05 * MIB)
     assert plan.host_need_bytes == pytest.approx(sum(on(found, "CPU")), rel=0.05, abs=0.05 * MIB)
+
+
+@pytest.mark.parametrize(
+    ("layers", "overrides"),
+    [
+        (-1, ("exps=CPU",)),
+        (-1, (r"blk\.0\.ffn_.*=CPU", "exps=CPU")),
+        (-1, ("output=CPU",)),
+        (1, (r"ffn_(up|down)=RPC0[{server}]", "token_embd=CPU")),
+        (0, ("token_embd=RPC0[{server}]",)),
+    ],
+)
+def test_overrides_are_followed(
+    server: str, model: ModelFacts, layers: int, overrides: tuple[str, ...]
+) -> None:
+    named = tuple(override.format(server=server) for override in overrides)
+    asked = dataclasses.replace(settings(server, layers), override_tensor=named)
+    devices = read_engine_facts((server,)).devices
+    plan, found = planned(model, asked, devices), resolved_by_the_engine(model, asked)
+    assert plan.devices[0].need_bytes == pytest.approx(sum(on(found, "RPC0")), rel=0.05, abs=0.05 * MIB)
+    assert plan.host_need_bytes == pytest.approx(sum(on(found, "CPU")), rel=0.05, abs=0.05 * MIB)
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [2, None, 0, [True, False], [True, False, True, True]],
+    ids=["a number", "the engine's own", "none", "an array", "a longer array"],
+)
+@pytest.mark.parametrize("n_ctx", [512, 4096])
+def test_windowed_caches_are_as_the_engine_makes_them(tmp_path: Path, pattern: Any, n_ctx: int) -> None:
+    path = write_tiny_sliding_window(
+        tmp_path / "windowed.gguf", **{"gemma3.attention.sliding_window_pattern": pattern}
+    )
+    facts = read_model_facts(path)
+    asked = dataclasses.replace(settings("", None), n_ctx=n_ctx, rpc_servers=())
+    plan = plan_memory(facts, asked, sample.machine(memory_available_bytes=2**40))
+    found = resolved_by_the_engine(facts, asked)
+    # Two caches, each told to hundredths of a MiB.
+    assert plan.kv_bytes == pytest.approx(sum(p.kv_bytes for p in found.placements), abs=0.011 * MIB)

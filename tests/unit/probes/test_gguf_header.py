@@ -111,6 +111,7 @@ def test_of_experts_the_used_share_is_read(tmp_path: Path) -> None:
 def test_sliding_window(tmp_path: Path) -> None:
     facts = read_model_facts(tiny.write_tiny_sliding_window(tmp_path / "window.gguf"))
     assert (facts.attention, facts.sliding_window_tokens) == ("sliding-window", 128)
+    assert facts.layer_windowed == (True, False)
     assert facts.kv_elements_per_token == 2 * 2 * (64 + 64)
 
 
@@ -120,6 +121,91 @@ def test_a_window_that_the_engine_does_not_use_is_none(tmp_path: Path) -> None:
     )
     facts = read_model_facts(path)
     assert (facts.attention, facts.sliding_window_tokens) == ("full", None)
+
+
+W, F = True, False
+
+
+@pytest.mark.parametrize(
+    ("architecture", "keys", "window", "windowed"),
+    [
+        # The engine's own pattern, the whole context last or first.
+        ("gemma3", {"attention__sliding_window": 512}, 512, [W, W, W, W, W, F, W]),
+        ("gpt-oss", {"attention__sliding_window": 128}, 128, [W, F, W, F, W, F, W]),
+        ("cohere2moe", {"attention__sliding_window": 128}, 128, [F, W, W, W, F, W, W]),
+        # A number in the file is the period, 0 for none that attends to everything.
+        (
+            "gemma3",
+            {"attention__sliding_window": 512, "attention__sliding_window_pattern": 3},
+            512,
+            [W, W, F, W, W, F, W],
+        ),
+        ("olmo2", {"attention__sliding_window": 512, "attention__sliding_window_pattern": 0}, 512, [W] * 7),
+        ("olmo2", {"attention__sliding_window": 512, "attention__sliding_window_pattern": 1}, 512, [F] * 7),
+        # An array tells each layer, of any architecture.
+        (
+            "mimo2",
+            {"attention__sliding_window": 512, "attention__sliding_window_pattern": [F, W, F, F, F, W, W]},
+            512,
+            [F, W, F, F, F, W, W],
+        ),
+        (
+            "newer",
+            {"attention__sliding_window": 512, "attention__sliding_window_pattern": [0, 1, 1, 1, 0, 1, 1]},
+            512,
+            [F, W, W, W, F, W, W],
+        ),
+        # Lengths that the engine knows.
+        ("gemma2", {}, 4096, [W, F, W, F, W, F, W]),
+        ("smallthinker", {"attention__sliding_window": 9}, 4096, [F, W, W, W, F, W, W]),
+        ("llama4", {}, 8192, [W, W, W, F, W, W, W]),
+        # Layers that guess ahead attend to everything.
+        (
+            "exaone-moe",
+            {"attention__sliding_window": 128, "nextn_predict_layers": 2},
+            128,
+            [W, W, W, F, W, F, F],
+        ),
+        ("lfm2", {"attention__sliding_window": 128, "attention__sliding_window_pattern": 2}, 128, [W] * 7),
+        # No window.
+        ("gemma3", {}, None, []),
+        ("gemma3", {"attention__sliding_window": 0}, None, []),
+        ("smallthinker", {}, None, []),
+        ("exaone4", {}, None, []),
+        # Nothing that tells.
+        ("newer", {"attention__sliding_window": 512}, 512, []),
+        ("newer", {"attention__sliding_window": 512, "attention__sliding_window_pattern": 2}, 512, []),
+        (
+            "mimo2",
+            {"attention__sliding_window": 512, "attention__sliding_window_pattern": [F, W]},
+            512,
+            [],
+        ),
+        (
+            "gemma3",
+            {"attention__sliding_window": 512, "attention__sliding_window_pattern": [W] * 2000},
+            512,
+            [],
+        ),
+        ("gemma3", {"attention__sliding_window": 512, "block_count": 2**32 - 1}, 512, []),
+    ],
+)
+def test_which_layers_are_windowed(
+    tmp_path: Path, architecture: str, keys: dict[str, Any], window: int | None, windowed: list[bool]
+) -> None:
+    described = {f"{architecture}.{key.replace('__', '.')}": value for key, value in keys.items()}
+    path = tiny.write_encoder(
+        tmp_path / "model.gguf", architecture=architecture, **{f"{architecture}.block_count": 7} | described
+    )
+    facts = read_model_facts(path)
+    assert facts.sliding_window_tokens == window
+    assert facts.layer_windowed == tuple(windowed)
+
+
+def test_the_largest_exaone_has_a_window_that_its_file_need_not_name(tmp_path: Path) -> None:
+    path = tiny.write_encoder(tmp_path / "large.gguf", architecture="exaone4", **{"exaone4.block_count": 64})
+    facts = read_model_facts(path)
+    assert (facts.sliding_window_tokens, facts.layer_windowed) == (4096, (W, W, W, F) * 16)
 
 
 def test_recurrent_model_adds_nothing_to_a_cache(tmp_path: Path) -> None:

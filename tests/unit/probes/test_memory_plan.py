@@ -11,9 +11,9 @@ import sample_runs as sample
 from probes.errors import EXIT_UNMEASURED, UnmeasurableError, UsageError
 from probes.memory_plan import (
     compute_bytes,
-    kv_bytes_per_token,
     layers_that_fit,
     plan_memory,
+    refusal,
     require_fits,
 )
 from probes.records import DeviceFacts, MachineFacts, ModelFacts, Settings
@@ -84,11 +84,12 @@ class TestCache:
         ],
     )
     def test_bytes_of_a_token(self, type_k: str, type_v: str, expected: float) -> None:
-        assert kv_bytes_per_token(DEMO, type_k, type_v) == expected
+        asked = settings(n_ctx=256, type_k=type_k, type_v=type_v)
+        assert plan_memory(DEMO, asked, machine(GIB)).kv_bytes == 256 * expected
 
     def test_an_unknown_type(self) -> None:
         with pytest.raises(UsageError, match="q8_0") as caught:
-            kv_bytes_per_token(DEMO, "f16", "q9")
+            plan_memory(DEMO, settings(type_v="q9"), machine(GIB))
         assert caught.value.reason == "cache-type"
 
     @pytest.mark.parametrize(("n_ctx", "padded"), [(1, 256), (256, 256), (257, 512), (8192, 8192)])
@@ -99,16 +100,40 @@ class TestCache:
     def test_zero_means_the_training_context(self) -> None:
         assert plan_memory(DEMO, settings(n_ctx=0), machine(GIB)).n_ctx == 8192
 
-    def test_a_windowed_cache_counts_its_least(self) -> None:
+    @pytest.mark.parametrize(
+        ("n_ctx", "changes", "cells"),
+        [
+            (8192, {}, 1536),  # 1000 + 512 tokens, rounded up
+            (8192, {"n_batch": 256}, 1280),  # a micro-batch is no larger than a batch
+            (256, {}, 256),  # never more than the context
+            (8192, {"swa_full": True}, 8192),
+        ],
+    )
+    def test_windowed_layers_keep_the_window_and_the_others_everything(
+        self, n_ctx: int, changes: dict[str, Any], cells: int
+    ) -> None:
+        # Five of six layers are windowed, of 768 bytes a token each.
+        facts = {
+            "sliding_window_tokens": 1000,
+            "layer_windowed": (True, True, True, True, True, False) * 5,
+            "layer_bytes": (2 * MIB,) * 30,
+            "layer_kv_elements": (2 * 192,) * 30,
+        }
+        asked = settings(**{"n_ctx": n_ctx, "swa_full": False, "n_gpu_layers": 3, **changes})
+        plan = plan_memory(model(**facts), asked, machine(GIB), [device(GIB)])
+        assert (plan.kv_bytes, plan.is_kv_least) == (768 * (25 * cells + 5 * n_ctx), False)
+        # The last two are on the device: one of each kind, and the output layer.
+        compute = compute_bytes(model(**facts), asked, n_ctx)
+        assert plan.devices[0].need_bytes == 2 * 2 * MIB + 768 * (cells + n_ctx) + compute
+
+    def test_where_nothing_tells_which_layers_are_windowed_the_least_counts(self) -> None:
         windowed = model(sliding_window_tokens=1000)
-        # 1000 + 512 tokens, rounded up to 1536 cells
-        assert (
-            plan_memory(windowed, settings(n_ctx=8192, swa_full=False), machine(GIB)).kv_bytes == 1536 * 23040
-        )
-        assert plan_memory(windowed, settings(n_ctx=8192), machine(GIB)).kv_bytes == 8192 * 23040
-        assert (
-            plan_memory(windowed, settings(n_ctx=256, swa_full=False), machine(GIB)).kv_bytes == 256 * 23040
-        )
+        plan = plan_memory(windowed, settings(n_ctx=8192, swa_full=False), machine(100 * MIB))
+        assert (plan.kv_bytes, plan.is_kv_least) == (1536 * 23040, True)
+        assert "KV cache at least 33.8 MiB at 8,192 tokens" in str(refusal(plan))
+        full = plan_memory(windowed, settings(n_ctx=8192), machine(100 * MIB))
+        assert (full.kv_bytes, full.is_kv_least) == (8192 * 23040, False)
+        assert "at least" not in str(refusal(full))
 
 
 class TestHost:

@@ -148,6 +148,23 @@ def test_windows_and_states_need_less_than_a_full_cache() -> None:
     assert decode_roof(recurrent, [cpu()], 0).attention_s == pytest.approx(8 * MIB / 20e9)
 
 
+def test_layers_that_attend_to_everything_count_in_full_beside_windowed_ones() -> None:
+    # Four of five layers are windowed: 100 tokens, and with a micro-batch of 512 a cache of 768 cells each.
+    facts = {
+        "attention": "sliding-window",
+        "sliding_window_tokens": 100,
+        "layer_windowed": (True, True, True, True, False) * 2,
+        "layer_kv_elements": (10,) * 10,
+    }
+    roof = prefill_roof(simple(**facts), [cpu()], 300)
+    # 8 layers as above; 2 whose tokens look back 0 + 1 + ... + 299 = 44,850
+    assert roof.attention_s == pytest.approx(4 * 1000 * (8 * (4950 + 20_000) + 2 * 44_850) / 100e9)
+    # Held: 8 x 768 + 2 x 2,048 cells, of 8 MiB; read at a depth of 1,024: 8 x 100 + 2 x 1,024.
+    decode = decode_roof(simple(**facts), [cpu()], 1024)
+    assert decode.attention_s == pytest.approx(8 * MIB * (800 + 2048) / (6144 + 4096) / 20e9)
+    assert decode_roof(simple(**facts), [cpu()], 0).attention_s == 0
+
+
 def test_experts_are_read_by_the_share_in_use() -> None:
     facts = {"n_experts": 4, "n_experts_used": 1, "bytes_per_token": 37_000_000}
     assert decode_roof(simple(**facts), [cpu()], 0).weights_s == pytest.approx(5.7e-3 / 2)

@@ -93,6 +93,46 @@ def test_a_load_that_outweighs_what_a_neighbour_costs() -> None:
     assert "contended" in said.contributing
 
 
+REMOTE = {
+    "gpu_present": False,
+    "remote_devices": 1,
+    "layers_on_gpu": 10,
+    "layers_total": 31,
+    "decode_tok_s": 10.0,
+}
+
+
+def test_whatever_offload_costs_the_network_is_named_where_it_weighs() -> None:
+    said = of(**REMOTE, network_step_s=0.05)
+    assert said.code == "layers-on-host"
+    assert said.sentence == (
+        "Offload-bound: 21 of 31 layers are computed by the CPU; the network takes at least 50.0 ms of each"
+        " token (50 %)."
+    )
+    assert "network" not in of(**REMOTE, network_step_s=0.01).sentence
+    assert "network" not in of(**REMOTE).sentence
+
+
+def test_the_network_is_named_once() -> None:
+    slow = REMOTE | {"prefill_s": 1.0, "decode_s": 1.0, "n_output": 11}
+    said = of(**slow, no_layers_step_s=0.03, fitting_layers_step_s=0.1, network_step_s=0.06)
+    assert said.code == "device-slower-than-host"
+    assert said.sentence.count("the network takes at least 60.0 ms") == 1
+
+
+def test_a_network_that_takes_little_leaves_the_verdict_to_the_phases() -> None:
+    placed = REMOTE | {"layers_on_gpu": 31, "prefill_s": 9.0, "decode_s": 1.0}
+    said = of(**placed, network_step_s=0.01)
+    assert said.verdict == "prompt-bound"
+    assert "network" not in said.sentence
+    # Where its cost is high or not known it is what to look at.
+    assert of(**placed).code == "spread-out"
+    assert of(**placed, network_step_s=0.06).sentence == (
+        "Unknown: each token of 100 ms crosses the network to 1 remote device, and the network takes at least"
+        " 60.0 ms of each token (60 %)."
+    )
+
+
 # --- order and precedence ------------------------------------------------------------------------
 
 

@@ -9,9 +9,10 @@ import pytest
 import sample_runs as sample
 
 from probes.records import GroupResult, LinkFacts, Placement
-from reports.links import link_text, network_costs, network_share
+from reports.links import link_text, network_costs, network_share, network_step_s
 from reports.notices import notices
 from reports.remote_use import remote_facts
+from reports.run_evidence import run_evidence
 
 SERVER, OTHER = "10.0.0.2:50052", "10.0.0.3:50052"
 
@@ -143,3 +144,15 @@ def test_names_from_outside_are_harmless() -> None:
     evil = dataclasses.replace(evil, model=sample.model(name="\x1b[31mred"))
     remote = dataclasses.replace(group("CPU", f"RPC0[{SERVER}]"), model=evil.model)
     assert "\x1b" not in str(facts_of(evil, remote))
+
+
+def test_the_cost_of_a_token_is_evidence() -> None:
+    there = group("CPU", f"RPC0[{SERVER}]")
+    run = sample.run(there, links=(link(), link(OTHER)))
+    assert network_step_s(there, run.links) == pytest.approx(0.013)  # as above: 2 + 1 + 10 ms
+    evidence = run_evidence(run)
+    assert evidence.network_step_s == pytest.approx(0.013)
+    assert evidence.sources["network_step_s"] == "estimated"
+    here = sample.run(group("CPU", layers=0), links=run.links)
+    assert run_evidence(here).network_step_s is None
+    assert run_evidence(sample.run(there)).network_step_s is None

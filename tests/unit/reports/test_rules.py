@@ -211,6 +211,32 @@ def test_the_neighbour_is_named_and_its_name_is_harmless() -> None:
     assert "50 %" in outcome.reason
 
 
+@pytest.mark.parametrize(
+    ("network_step_s", "named"), [(0.061, True), (0.021, True), (0.019, False), (None, False)]
+)
+def test_layers_on_another_machine_are_slow_for_the_network(
+    network_step_s: float | None, named: bool
+) -> None:
+    # A step takes 0.1 s: a fifth of it, 20 ms, is a cause.
+    facts = HALF_REMOTE | {"no_layers_step_s": 0.05, "network_step_s": network_step_s}
+    found = ask("device-slower-than-host", **facts)
+    assert isinstance(found, Finding)
+    assert found.reason.startswith(
+        "the layers on another machine take longer there than here: a token takes 100 ms, on the host alone"
+    )
+    assert ("network" in found.reason) is named
+    assert ("faster network" in str(found.advice)) is named
+    if network_step_s == 0.061:
+        assert "and the network takes at least 61.0 ms of each token (61 %); taking them off" in found.reason
+        assert found.inputs["network_step_s"] == 0.061
+
+
+def test_a_network_that_takes_longer_than_a_token_is_all_of_it() -> None:
+    facts = HALF_REMOTE | {"no_layers_step_s": 0.05, "network_step_s": 0.2}
+    assert Evidence(**facts).network_share == 1.0
+    assert Evidence(network_step_s=0.2).network_share is None
+
+
 def test_the_setting_that_promised_more_is_named() -> None:
     outcome = ask("layers-on-host", **CARD, layers_on_gpu=54, layers_total=66, n_gpu_layers_requested=65)
     assert isinstance(outcome, Finding)

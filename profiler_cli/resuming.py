@@ -40,7 +40,8 @@ def resume_run(
     quiet = wishes.quiet
     destination = Destination.choose(wishes.form, wishes.output, PROFILE_FORMATS)
     store = RunStore()
-    run = store.load(name)
+    saver = Saver(store if wishes.save else None)
+    run = _claimed(store, name, saver)
     plan = _plan_of(run, asked)
     machine = read_machine_facts()
     changes = tuple(_changes(run, machine))
@@ -56,7 +57,6 @@ def resume_run(
         )
     plan, together = check_memory(plan, machine, force=wishes.force)
     _announce(run, plan, quiet=quiet)
-    saver = Saver(store if wishes.save else None)
     run = run_session(plan, machine, saver, together=together, earlier=run, quiet=quiet)
     return conclude(run, saver, destination, baseline, quiet=quiet)
 
@@ -70,6 +70,13 @@ def require_alone(asked: Asked, others: bool) -> None:
             " or how to measure, but --budget, --cell-timeout and --force",
             reason="resume",
         )
+
+
+def _claimed(store: RunStore, name: str, saver: Saver) -> Run:
+    """The run, this program's alone from now on."""
+    path = store.find(name)
+    saver.claim(store.load(path).run_id)
+    return store.load(path)  # another program may have saved it just before
 
 
 def _plan_of(run: Run, asked: Asked) -> Plan:

@@ -245,6 +245,7 @@ CASES = (
 ELSEWHERE = {
     "budget": "test_profile.py::test_without_lengths_to_predict_from_a_row_is_skipped",
     "closed": "test_profile.py::test_standard_output_that_is_full_or_closed_is_one_line",
+    "in-use": "test_resume.py::test_a_run_that_is_being_measured_is_refused",
     "not-removed": "test_saved_runs.py::test_a_folder_that_is_read_only",
     "disk-space": "test_saved_runs.py::test_variants_on_a_full_disk",
 }

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import signal
 import subprocess
 import time
@@ -304,12 +306,26 @@ def test_wrong_use(llmphase: Command, crashed: Path, arguments: tuple[str, ...],
     assert crashed.read_text() == before
 
 
-def test_runs_that_can_not_be_resumed(llmphase: Command, tiny_llama: Path) -> None:
+def test_without_a_run_there_is_nothing_to_resume(llmphase: Command) -> None:
     assert "no run is saved yet" in llmphase("profile", "--resume", "last").stderr
-    assert llmphase("diagnose", tiny_llama, "-p", "64", "--no-ceilings", script=FAST).returncode == 0
+
+
+@pytest.mark.parametrize(
+    "request_options",
+    [("-p", "64", "-n", "16"), ("-p", "64", "-n", "16", "--cold"), ("--prompt", "my prompt.txt", "-n", "16")],
+)
+def test_a_diagnosis_is_not_resumed_and_the_line_says_how_to_repeat_it(
+    llmphase: Command, tiny_llama: Path, tmp_path: Path, request_options: tuple[str, ...]
+) -> None:
+    (tmp_path / "my prompt.txt").write_text("words " * 40)
+    command = ["diagnose", str(tiny_llama), *request_options]
+    assert llmphase(*command, "--no-ceilings", script=FAST).returncode == 0
     outcome = llmphase("profile", "--resume", "last")
     assert outcome.returncode == 2
-    assert "`llmphase diagnose` again" in outcome.stderr
+    assert f"`llmphase {shlex.join(command)}` again" in outcome.stderr
+    assert outcome.stderr.count("\n") == 1
+    report = re.findall(r"`llmphase (report \S+)`", outcome.stderr)[0]
+    assert llmphase(*report.split()).returncode == 0
 
 
 def test_a_resumed_run_is_compared_with_a_baseline(llmphase: Command, crashed: Path) -> None:

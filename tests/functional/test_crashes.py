@@ -183,6 +183,21 @@ def test_what_can_not_fit_is_refused_before_the_load(
     assert again.returncode == 0, again.stderr
 
 
+@on_linux
+def test_of_several_loads_only_what_can_not_fit_is_refused(
+    environment: dict[str, str], tiny_llama: Path
+) -> None:
+    # 1.6 GiB with a cache of keys in f16, 2.0 GiB in f32.
+    outcome = limited(
+        environment, 2 * GIB, tiny_llama, "-p", "64", "-n", "4", "-r", "1", "--ctx", "820000",
+        "--type-k", "f16,f32", "--format", "json", script={},
+    )  # fmt: skip
+    assert outcome.returncode == 0, outcome.stderr
+    rows = [row for row in json.loads(outcome.stdout)["rows"] if row["phase"] == "prefill"]
+    assert [(row["type_k"], row["status"]) for row in rows] == [("f16", "ok"), ("f32", "failed")]
+    assert rows[1]["reason"].startswith("memory: the load needs 1.9")
+
+
 def test_a_process_that_can_not_be_started_is_one_line(environment: dict[str, str], tiny_llama: Path) -> None:
     outcome = subprocess.run(
         [sys.executable, "-c", _WITHOUT_PROCESSES, "profile", str(tiny_llama), "-p", "64"],

@@ -21,6 +21,7 @@ from typing import Any
 from probes.engine import EngineError, OpenTimes
 from probes.records import DeviceFacts, EngineFacts, Placement, Resolved, Settings
 
+_PAGE_BYTES = 4096
 SCRIPT_VARIABLE = "LLMPHASE_SCRIPT"
 MIB = 1024 * 1024
 
@@ -266,7 +267,8 @@ class ScriptedEngine:
         if start == script.garbage_at_position and self._may_misbehave():
             _write_garbage(script.garbage.encode(), script.garbage_times)
         if script.allocate_at_position is not None and start >= script.allocate_at_position:
-            bytearray(script.allocate_bytes)
+            block = bytearray(script.allocate_bytes)
+            block[::_PAGE_BYTES] = bytes(len(range(0, len(block), _PAGE_BYTES)))  # so that it is really taken
         if start == script.hang_at_position and self._may_misbehave():
             time.sleep(3600)
         if script.crash_at_position is not None and start >= script.crash_at_position:

@@ -62,6 +62,19 @@ def memory_headroom_bytes(folders: Iterable[Path]) -> int | None:
     return min(headrooms, default=None)
 
 
+def oom_kills(folders: Iterable[Path]) -> int | None:
+    """How many processes of the innermost group that counts them were killed for lack of memory, by its own
+    limit, another level's or the whole system's. None where nothing counts. `folders` come from
+    `groups("memory")`.
+    """
+    counts = (
+        _table(folder / name).get("oom_kill")
+        for folder in folders
+        for name in ("memory.events", "memory.oom_control")
+    )
+    return next((count for count in counts if count is not None), None)
+
+
 def throttling(folders: Iterable[Path]) -> tuple[Throttling, ...]:
     """Counters of each level that keeps them, innermost first; empty where none does."""
     found = []

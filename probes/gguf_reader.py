@@ -35,6 +35,11 @@ _MAX_DIMENSIONS = 4
 _MAX_ELEMENTS = (1 << 63) - 1
 _MAX_STRINGS = 4 << 20
 """In all arrays together. Each costs time: the largest vocabularies and their merges have under a million."""
+_TOKENS_KEY = "tokenizer.ggml.tokens"
+_MAX_TOKEN_SQUARES = 1 << 28
+"""Bytes of a token's text times themselves, of all tokens: the engine repeats the whole text for each of its
+characters that stands for no byte, so a token of a megabyte becomes a terabyte. Vocabularies of 50,000 tokens
+have four million."""
 _MAX_ALIGNMENT = 1 << 20
 _MAX_KEPT_BYTES = 16 << 20
 """Of keys, names, text and numbers that are kept: in memory they take several times as much."""
@@ -250,7 +255,9 @@ class _Reader:
         if type_number == _STRING_TYPE:
             count = self._count(_U64, _MAX_STRINGS - self._n_strings, _U64.size, "strings in an array")
             self._n_strings += count
-            self._skip_strings(count)
+            squares = self._skip_strings(count)
+            if key == _TOKENS_KEY and squares > _MAX_TOKEN_SQUARES:
+                self._corrupt("the tokens of its vocabulary are longer than any text to be written with")
             return count, None
         scalar = self._scalar(type_number, key)
         count = self._count(_U64, _MAX_HEADER_BYTES, scalar.size, "numbers in an array")
@@ -372,17 +379,21 @@ class _Reader:
             self._corrupt(f"{what} has {length:,} bytes")
         return self._keep(length).decode("utf-8", "replace")
 
-    def _skip_strings(self, count: int) -> None:
-        """Pass over strings chunk by chunk: vocabularies hold hundreds of thousands."""
-        chunk, at = b"", 0
+    def _skip_strings(self, count: int) -> int:
+        """Pass over strings chunk by chunk: vocabularies hold hundreds of thousands. The sum of the squares
+        of their lengths."""
+        chunk, at, squares = b"", 0, 0
         for _ in range(count):
             if at + _U64.size > len(chunk):
                 self._skip(at)
                 chunk, at = self._file.read(_CHUNK_BYTES), 0
                 if len(chunk) < _U64.size:
                     self._cut()
-            at += _U64.size + _U64.unpack_from(chunk, at)[0]
+            length: int = _U64.unpack_from(chunk, at)[0]
+            at += _U64.size + length
+            squares += length * length
         self._skip(at)
+        return squares
 
     # Failing.
 

@@ -6,7 +6,6 @@ CALL_FACTOR = 10
 """A call that takes so many times what it should is no slow call any more."""
 LEAST_CALL_NS = 120 * 10**9
 """Kernels may be compiled at their first use, a disk may have to spin up, a laptop may be held down."""
-LEAST_LOAD_NS = 300 * 10**9
 SLOWEST_FILE_BYTES_S = 20 * 10**6
 """A model file that comes slower than this, over a bad network, is given up."""
 
@@ -15,13 +14,13 @@ class Patience:
     """Adds up the silence of one worker and knows when it is too long.
 
     `asked_ns` is the limit that a person gave. Without one it is ten times the longest call foreseen or
-    survived so far, and never less than two minutes; for a load, what the file would take at 20 MB/s, and
-    never less than five.
+    survived so far, and never less than two minutes; for each stage of a load two minutes, and what the file
+    would take at 20 MB/s: a stage may read all of it, and a device may have to be woken.
     """
 
     def __init__(self, asked_ns: int | None, file_bytes: int) -> None:
         self._asked_ns = asked_ns
-        self._load_ns = max(LEAST_LOAD_NS, file_bytes * 10**9 // SLOWEST_FILE_BYTES_S)
+        self._load_ns = LEAST_CALL_NS + file_bytes * 10**9 // SLOWEST_FILE_BYTES_S
         self._call_ns = LEAST_CALL_NS
         self._silent_ns = 0
         self._learns = False

@@ -72,6 +72,8 @@ _SPACING_NS = 500_000_000
 _SETTLED = 0.05
 """Two successive warm-up calls agree when they differ by no more than this share."""
 _MAX_WARM_UP = 8
+_MOST_TOKEN_BYTES = 64
+"""Of plain text, on average: real vocabularies take 1 to 7."""
 
 
 class Worker:
@@ -145,13 +147,17 @@ class Worker:
         engine.connect(command.settings.rpc_servers)
         settings = self._placed(command)
         opened = engine.open_model(command.model.path, settings, self._on_load_progress)
+        self._show_life()
         before_context_ns = now_ns()
         engine.open_context(settings)
         context_ns = now_ns() - before_context_ns
+        self._show_life()
         self._settings = settings
         self._tokens = self._make_tokens(command)
         engine.set_tokens(self._tokens)
+        self._show_life()
         first_touch_ns = self._timed(0, 1)
+        self._show_life()
         read_after = process_read_bytes()
         self._resolved = engine.resolved()
         step_ns = self._warm_up(self._resolved) if command.warm_up else None
@@ -189,11 +195,19 @@ class Worker:
         return (own + self._text_tokens(command))[: command.max_tokens]
 
     def _text_tokens(self, command: Load) -> list[int]:
+        """Raises UnmeasurableError for a vocabulary that makes next to nothing of any text."""
         n_bytes = 6 * command.max_tokens
         while True:
-            tokens = self._engine.tokenize(prompt_text(command.seed, n_bytes))
+            text = prompt_text(command.seed, n_bytes)
+            tokens = self._engine.tokenize(text)
             if len(tokens) >= command.max_tokens:
                 return tokens
+            if len(text) > _MOST_TOKEN_BYTES * command.max_tokens:
+                raise UnmeasurableError(
+                    f"the model's vocabulary makes {len(tokens):,} tokens of {len(text):,} bytes of plain"
+                    " text: it is damaged, or not one of text; --tokens random measures without it",
+                    reason="tokenize",
+                )
             n_bytes *= 2
 
     def _timed(self, start: int, count: int) -> int:
@@ -294,6 +308,10 @@ class Worker:
     def _on_load_progress(self, share: float) -> None:
         if self._may_show():
             self._emit(LoadProgress(share=share))
+
+    def _show_life(self) -> None:
+        """Between the stages of a load, so that each has its own time before it is taken to hang."""
+        self._emit(LoadProgress(share=1.0))
 
     def _on_step(self, step: Step) -> None:
         if self._may_show():

@@ -14,6 +14,7 @@ import tempfile
 import threading
 from typing import IO
 
+from probes.cgroups import groups, memory_limit_bytes, oom_kills
 from probes.errors import UnmeasurableError
 from probes.messages import MAX_LINE_BYTES, Command, Event, ProtocolError, Quit, event_from_line, to_line
 
@@ -64,6 +65,7 @@ class WorkerProcess:
                 " a full temporary folder, or a limit on processes",
                 reason="no-process",
             ) from error
+        self._oom_kills = oom_kills(groups("memory"))
         self._events: queue.Queue[Event | ProtocolError | None] = queue.Queue()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -144,11 +146,24 @@ class WorkerProcess:
         name = _signal_name(-code) if code < 0 else None
         how = f"was ended by {name}" if name else f"ended with code {code}"
         words = self._last_words()
-        hint = _REMOTE_HINT if _REMOTE_WORDS in words else _hint(name)
+        hint = _REMOTE_HINT if _REMOTE_WORDS in words else self._hint(name)
         return WorkerCrash(
             f"the measuring process {how}{hint}" + (f"; its last words: {words}" if words else ""),
             signal_name=name,
         )
+
+    def _hint(self, signal_name: str | None) -> str:
+        if signal_name == "SIGKILL":
+            folders = groups("memory")
+            kills = oom_kills(folders)
+            if self._oom_kills is not None and kills is not None and kills > self._oom_kills:
+                limit = memory_limit_bytes(folders)
+                allowed = "" if limit is None else f"; its control group may use {limit / 2**30:.2f} GiB"
+                return f" (the system killed it for lack of memory{allowed})"
+            return " (killed from outside: most often the system ran out of memory)"
+        if signal_name in ("SIGSEGV", "SIGILL", "SIGBUS", "SIGABRT", "SIGFPE"):
+            return " (the engine crashed)"
+        return ""
 
     def _last_words(self) -> str:
         if self._errors.closed:
@@ -170,11 +185,3 @@ def _signal_name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:
         return f"signal {number}"
-
-
-def _hint(signal_name: str | None) -> str:
-    if signal_name == "SIGKILL":
-        return " (killed from outside: most often the system ran out of memory)"
-    if signal_name in ("SIGSEGV", "SIGILL", "SIGBUS", "SIGABRT", "SIGFPE"):
-        return " (the engine crashed)"
-    return ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +13,7 @@ from probes.gguf_header import read_model_facts
 from probes.inquiries import read_engine_facts
 from probes.machine import read_machine_facts
 from probes.plan import Asked, Plan, PlannedGroup
-from probes.records import EngineFacts, MachineFacts, ModelFacts, Run
+from probes.records import EngineFacts, MachineFacts, ModelFacts, Run, Workload
 from probes.run_files import RunStore
 from profiler_cli.console import note
 from profiler_cli.options import PROFILE_FORMATS
@@ -40,7 +41,8 @@ def resume_run(
     quiet = wishes.quiet
     destination = Destination.choose(wishes.form, wishes.output, PROFILE_FORMATS)
     store = RunStore()
-    run = store.load(name)
+    saver = Saver(store if wishes.save else None)
+    run = _claimed(store, name, saver)
     plan = _plan_of(run, asked)
     machine = read_machine_facts()
     changes = tuple(_changes(run, machine))
@@ -56,7 +58,6 @@ def resume_run(
         )
     plan, together = check_memory(plan, machine, force=wishes.force)
     _announce(run, plan, quiet=quiet)
-    saver = Saver(store if wishes.save else None)
     run = run_session(plan, machine, saver, together=together, earlier=run, quiet=quiet)
     return conclude(run, saver, destination, baseline, quiet=quiet)
 
@@ -72,11 +73,19 @@ def require_alone(asked: Asked, others: bool) -> None:
         )
 
 
+def _claimed(store: RunStore, name: str, saver: Saver) -> Run:
+    """The run, this program's alone from now on."""
+    path = store.find(name)
+    saver.claim(store.load(path).run_id)
+    return store.load(path)  # another program may have saved it just before
+
+
 def _plan_of(run: Run, asked: Asked) -> Plan:
     """The plan that the run was measured by."""
     if run.workload is not None:
         raise UsageError(
-            f"{run.run_id} is a diagnosis, which is one request: run `llmphase diagnose` again",
+            f"{run.run_id} is a diagnosis, and those are not resumed: run `{_diagnosing(run, run.workload)}`"
+            f" again, with what other options it had; `llmphase report {run.run_id}` prints what it has",
             reason="resume",
         )
     if not run.groups:
@@ -87,6 +96,17 @@ def _plan_of(run: Run, asked: Asked) -> Plan:
         options=dataclasses.replace(run.options, **given),
         warnings=run.warnings,
     )
+
+
+def _diagnosing(run: Run, workload: Workload) -> str:
+    """The command that asks for the same request. Of a prompt of one's own a run keeps the name alone."""
+    model = shlex.quote(clean(run.groups[0].model.path)) if run.groups else "MODEL"
+    prompt = f"-p {workload.prompt_tokens}"
+    if workload.source != "tokens":
+        source = "-" if workload.source == "standard input" else clean(workload.source)
+        prompt = f"--prompt {shlex.quote(source)}"
+    start = "" if workload.start == "loaded" else f" --{workload.start}"
+    return f"llmphase diagnose {model} {prompt} -n {workload.output_tokens}{start}"
 
 
 def _changes(run: Run, machine: MachineFacts) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import sys
@@ -27,6 +28,7 @@ from probes.records import (
     Run,
 )
 from probes.run_files import RunStore
+from probes.run_lock import claim
 from probes.session import Session
 from probes.tensor_overrides import moved_weights
 from profiler_cli import __version__
@@ -133,7 +135,10 @@ def _leave_room(needs: Sequence[MemoryPlan], machine: MachineFacts) -> bool:
 
 
 class Saver:
-    """Saves the run as it grows; where that fails, measuring goes on and it is said at the end."""
+    """Saves the run as it grows; where that fails, measuring goes on and it is said at the end.
+
+    A run that is being saved is this program's alone: no other one may resume it meanwhile.
+    """
 
     def __init__(self, store: RunStore | None) -> None:
         self._store = store
@@ -147,9 +152,30 @@ class Saver:
         """Whether the newest state of the run is on disk."""
         return self._path is not None and self._problem is None
 
+    def claim(self, run_id: str) -> None:
+        """Keep a run that is there already to this program. Raises UnmeasurableError (`in-use`)."""
+        if self._store is None:
+            return
+        try:
+            is_free = claim(self._store.folder, run_id)
+        except OSError as problem:
+            note(
+                f"Warning: {run_id} can not be locked ({problem.strerror or problem}): let no other program"
+                " resume it meanwhile, the later one would win"
+            )
+            return
+        if not is_free:
+            raise UnmeasurableError(
+                f"{run_id} is being measured by another llmphase: wait until that one ends, or interrupt it",
+                reason="in-use",
+            )
+
     def __call__(self, run: Run) -> None:
         if self._store is None:
             return
+        # A folder that can not be written to, saving complains of; one without locks, who resumes there.
+        with contextlib.suppress(OSError):
+            claim(self._store.folder, run.run_id)
         try:
             self._path = self._store.save(run)
             self._problem = None

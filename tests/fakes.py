@@ -21,6 +21,7 @@ from typing import Any
 from probes.engine import EngineError, OpenTimes
 from probes.records import DeviceFacts, EngineFacts, Placement, Resolved, Settings
 
+_PAGE_BYTES = 4096
 SCRIPT_VARIABLE = "LLMPHASE_SCRIPT"
 MIB = 1024 * 1024
 _LAYERS = 5
@@ -92,6 +93,8 @@ class Script:
     allocate_bytes: int = 0
     only_once: str | None = None
     """A file's name: garbage, hangs and crashes happen while it is not there, and make it."""
+    mute_vocabulary: bool = False
+    """Of any text it makes one token."""
     no_template: bool = False
     print_noise: bool = False
     """Print on standard output at each evaluation, as native libraries do."""
@@ -256,6 +259,8 @@ class ScriptedEngine:
     def tokenize(self, text: bytes, *, special: bool = False) -> list[int]:
         self.calls.append(("tokenize", special))
         self._advance(self.script.tokenize_ns)
+        if self.script.mute_vocabulary:
+            return [1]
         return [sum(word) % 1000 for word in text.split()]
 
     def text_of(self, tokens: Sequence[int]) -> bytes:
@@ -306,7 +311,8 @@ class ScriptedEngine:
         if start == script.garbage_at_position and self._may_misbehave():
             _write_garbage(script.garbage.encode(), script.garbage_times)
         if script.allocate_at_position is not None and start >= script.allocate_at_position:
-            bytearray(script.allocate_bytes)
+            block = bytearray(script.allocate_bytes)
+            block[::_PAGE_BYTES] = bytes(len(range(0, len(block), _PAGE_BYTES)))  # so that it is really taken
         if start == script.hang_at_position and self._may_misbehave():
             time.sleep(3600)
         if script.crash_at_position is not None and start >= script.crash_at_position:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import resource
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -181,6 +184,76 @@ def test_what_can_not_fit_is_refused_before_the_load(
         environment, 2 * GIB, tiny_llama, "-p", "64", "-n", "4", "--ctx", named.replace(",", ""), script={}
     )
     assert again.returncode == 0, again.stderr
+
+
+LIMIT_VARIABLE = "LLMPHASE_TEST_LIMIT"
+_LIMIT = "systemd-run --scope --quiet -p MemoryMax=1G -p MemorySwapMax=0 -p Delegate=yes"
+
+
+@pytest.fixture(scope="module")
+def in_control_group() -> list[str]:
+    """Words before a command that put it into a control group of 1 GiB, without swap, whose other processes
+    go on when one is killed. Such a group is asked for, never made in one that is somebody else's."""
+    words = shlex.split(os.environ.get(LIMIT_VARIABLE, _LIMIT + ("" if os.getuid() == 0 else " --user")))
+    try:
+        tried = subprocess.run([*words, "true"], capture_output=True, text=True, timeout=30, check=False)
+    except OSError as problem:
+        pytest.skip(f"no control group with a limit, {words[0]}: {problem.strerror}; see {LIMIT_VARIABLE}")
+    if tried.returncode:
+        why = tried.stderr.strip().splitlines()[:1]
+        pytest.skip(f"no control group with a limit, {words[0]}: {why}; see {LIMIT_VARIABLE}")
+    return words
+
+
+def in_group(
+    words: list[str], environment: dict[str, str], *arguments: str | Path, script: dict[str, Any]
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*words, PROGRAM, "profile", *arguments],
+        env=os.environ | environment | scripted(script),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+@on_linux
+def test_a_control_groups_limit_refuses_what_can_not_fit(
+    environment: dict[str, str], tiny_llama: Path, in_control_group: list[str]
+) -> None:
+    outcome = in_group(in_control_group, environment, tiny_llama, "-p", "2000000", script={})
+    assert outcome.returncode == 3
+    assert re.search(r"the load needs 3\.\d\d GiB of memory and \d{3}\.\d MiB", outcome.stderr), (
+        outcome.stderr
+    )
+
+
+@on_linux
+def test_a_control_groups_kill_costs_its_cells(
+    environment: dict[str, str], tiny_llama: Path, in_control_group: list[str]
+) -> None:
+    script = {"allocate_at_position": 512, "allocate_bytes": 2 * GIB}
+    arguments = (tiny_llama, "-p", LENGTHS, "--format", "json")
+    outcome = in_group(in_control_group, environment, *arguments, script=script)
+    found = cells(outcome)
+    assert [row["status"] for row in found.values()] == ["ok", "failed", "failed"]
+    assert "killed it for lack of memory; its control group may use 1.00 GiB" in found[600]["reason"]
+
+
+@on_linux
+def test_of_several_loads_only_what_can_not_fit_is_refused(
+    environment: dict[str, str], tiny_llama: Path
+) -> None:
+    # 1.6 GiB with a cache of keys in f16, 2.0 GiB in f32.
+    outcome = limited(
+        environment, 2 * GIB, tiny_llama, "-p", "64", "-n", "4", "-r", "1", "--ctx", "820000",
+        "--type-k", "f16,f32", "--format", "json", script={},
+    )  # fmt: skip
+    assert outcome.returncode == 0, outcome.stderr
+    rows = [row for row in json.loads(outcome.stdout)["rows"] if row["phase"] == "prefill"]
+    assert [(row["type_k"], row["status"]) for row in rows] == [("f16", "ok"), ("f32", "failed")]
+    assert rows[1]["reason"].startswith("memory: the load needs 1.9")
 
 
 def test_a_process_that_can_not_be_started_is_one_line(environment: dict[str, str], tiny_llama: Path) -> None:

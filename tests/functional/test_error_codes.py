@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import functools
 import json
 import os
 import re
@@ -245,9 +246,16 @@ CASES = (
 ELSEWHERE = {
     "budget": "test_profile.py::test_without_lengths_to_predict_from_a_row_is_skipped",
     "closed": "test_profile.py::test_standard_output_that_is_full_or_closed_is_one_line",
+    "in-use": "test_resume.py::test_a_run_that_is_being_measured_is_refused",
     "not-removed": "test_saved_runs.py::test_a_folder_that_is_read_only",
     "disk-space": "test_saved_runs.py::test_variants_on_a_full_disk",
 }
+ROWS = {
+    "budget": "test_profile.py::test_without_lengths_to_predict_from_a_row_is_skipped",
+    "memory": "test_crashes.py::test_of_several_loads_only_what_can_not_fit_is_refused",
+    "unmeasured": "test_profile.py::test_what_could_not_be_timed_beside_is_a_row_without_a_time",
+}
+"""Codes that no error carries: the row's reason begins with them."""
 NOT_FROM_OUTSIDE = {
     "compute": "a device fails while its ceiling is measured",
     "unsupported": "a device without a kernel for a format of the model: said as an unknown ceiling",
@@ -377,6 +385,7 @@ def test_the_command_produces_the_code(case: Case, forks: Forks, folder: Path, b
     environment = {name: filled(value) for name, value in case.environment.items()}
     outcome = forks.run(words, without=case.without, **environment)
     assert case.code in outcome.reasons, outcome
+    assert set(outcome.reasons) <= _codes_of_errors() | _KINDS_REFUSED  # none is made that is not collected
     assert outcome.code == case.exit_code, outcome.said
     assert "Traceback" not in outcome.said
     _check_words(outcome)
@@ -411,37 +420,69 @@ def _codes_of(path: Path) -> Iterator[str]:
         for target in node.targets
         if isinstance(target, ast.Name)
     }
+    for _, value in _given_codes(tree):
+        if isinstance(value, ast.Constant):
+            yield str(value.value)
+        elif isinstance(value, ast.Name) and value.id in constants:
+            yield str(constants[value.id])
+
+
+def _given_codes(tree: ast.Module) -> Iterator[tuple[ast.Call, ast.expr]]:
     for call in ast.walk(tree):
         if not isinstance(call, ast.Call):
             continue
         name = getattr(call.func, "id", None) or getattr(call.func, "attr", "")
-        values = [word.value for word in call.keywords if word.arg == "reason"]
         if name == "_fail":
-            values = call.args[1:2]
-        elif not name.endswith(("Error", "Failed", "__init__")):
-            continue
-        for value in values:
-            if isinstance(value, ast.Constant):
-                yield str(value.value)
-            elif isinstance(value, ast.Name) and value.id in constants:
-                yield str(constants[value.id])
+            yield from ((call, value) for value in call.args[1:2])
+        elif name.endswith(("Error", "Failed", "__init__")):
+            yield from ((call, word.value) for word in call.keywords if word.arg == "reason")
+
+
+@functools.cache
+def _codes_of_errors() -> frozenset[str]:
+    return frozenset(code for path in _source_files() for code in _codes_of(path))
+
+
+_KINDS_REFUSED = {
+    f"{kind}-model"
+    for kind in ("encoder", "encoder-decoder", "diffusion", "vocabulary", "projector", "adapter")
+}
+"""Their codes are made of the kind."""
+_ROW_MODULES = ("probes/group_record.py", "probes/group_session.py", "reports/rows.py")
+
+
+def _texts(path: Path) -> Iterator[str]:
+    """Of a module, the texts and the beginnings of those that are put together."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
 
 
 def test_every_code_of_the_source_is_produced_by_a_test() -> None:
-    found = {code for path in _source_files() for code in _codes_of(path)}
+    found = _codes_of_errors()
     assert {"corrupt-header", "crash", "rpc", "unknown-run"} <= found  # the collecting works
     tested = {case.code for case in CASES}
     assert found - tested - ELSEWHERE.keys() - NOT_FROM_OUTSIDE.keys() == set()
     assert (ELSEWHERE.keys() | NOT_FROM_OUTSIDE.keys()) - found == set()
     assert tested & (ELSEWHERE.keys() | NOT_FROM_OUTSIDE.keys()) == set()
-    assert tested - found == {f"{kind}-model" for kind in _KINDS_REFUSED}
+    assert tested - found == _KINDS_REFUSED
 
 
-_KINDS_REFUSED = ("encoder", "encoder-decoder", "diffusion", "vocabulary", "projector", "adapter")
-"""Their codes are made of the kind."""
+@pytest.mark.parametrize("path", [path for path in _source_files() if path.name != "gguf_header.py"])
+def test_no_code_is_put_together_at_run_time(path: Path) -> None:
+    """But those of the kinds of model. One that is passed on has been made somewhere else."""
+    for call, value in _given_codes(ast.parse(path.read_text(encoding="utf-8"))):
+        assert isinstance(value, ast.Constant | ast.Name | ast.Attribute | ast.Subscript), ast.unparse(call)
 
 
-@pytest.mark.parametrize("test", ELSEWHERE.values())
+def test_every_code_of_a_row_alone_is_produced_by_a_test() -> None:
+    """Rows that failed or were left out begin their reasons with a code, too."""
+    texts = [text for name in _ROW_MODULES for text in _texts(ROOT / name)]
+    found = {match[1] for text in texts if (match := re.match(r"([a-z][a-z-]*): ", text))}
+    assert found == ROWS.keys()
+
+
+@pytest.mark.parametrize("test", [*ELSEWHERE.values(), *ROWS.values()])
 def test_the_tests_named_for_other_codes_are_there(test: str) -> None:
     file, _, function = test.partition("::")
     assert f"def {function}(" in (Path(__file__).parent / file).read_text(encoding="utf-8")

@@ -174,7 +174,18 @@ def test_without_lengths_to_predict_from_a_row_is_skipped(llmphase: Command, tin
     )  # fmt: skip
     rows = json.loads(outcome.stdout)["rows"]
     assert pick(rows, "prefill", 9000)["status"] == "skipped"
+    assert pick(rows, "prefill", 9000)["reason"].startswith("budget: ")
     assert pick(rows, "prefill", 9000)["median_s"] is None
+
+
+def test_what_could_not_be_timed_beside_is_a_row_without_a_time(llmphase: Command, tiny_llama: Path) -> None:
+    """Without a time for sampling there is none to the first token."""
+    outcome = llmphase(
+        "profile", tiny_llama, "-p", "8", "-n", "2", "-r", "1", "--format", "json",
+        LLMPHASE_ENGINE="failing_engine:create", LLMPHASE_FAIL="sample=decode",
+    )  # fmt: skip
+    row = pick(json.loads(outcome.stdout)["rows"], "ttft", 8)
+    assert (row["status"], row["reason"]) == ("skipped", "unmeasured: no ttft samples")
 
 
 # Failures

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import signal
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from program import PROGRAM, TESTS, Command, scripted
+
+if TYPE_CHECKING:
+    from forked import Forks
 
 Document = dict[str, Any]
 FAST = {"prefill_ns": 1_000_000, "decode_ns": 5_000_000, "depth_ns": 0}
@@ -98,6 +104,82 @@ def test_what_was_interrupted_goes_on(
     rows = json.loads(outcome.stdout)["rows"]
     assert {row["status"] for row in rows} == {"ok"}
     assert {row["run_id"] for row in rows} == {before["run_id"]}
+
+
+@contextmanager
+def measuring(
+    arguments: Sequence[str | Path], environment: dict[str, str], runs: Path
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A program that goes on measuring and has saved a cell of 50 tokens or more."""
+    process = subprocess.Popen(
+        [PROGRAM, *arguments],
+        env=environment | scripted({"prefill_ns": 2_000_000}, "sleeping"),
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+    )
+    assert process.stderr is not None
+    try:
+        assert process.stderr.readline()  # what it is going to do: a run that it resumes is its own by now
+        end = time.monotonic() + 60
+        while not any(_has_samples(path) for path in runs.glob("*.json")):
+            assert time.monotonic() < end
+            time.sleep(0.05)
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+        process.stderr.close()
+
+
+def _has_samples(path: Path) -> bool:
+    return any(cell["samples"] for cell in json.loads(path.read_text())["groups"][0]["cells"])
+
+
+def _refuse_second(llmphase: Command, path: Path) -> None:
+    second = llmphase("profile", "--resume", "last", script=FAST)
+    assert second.returncode == 3
+    assert second.stderr.count("\n") == 1
+    assert f"{path.stem} is being measured by another llmphase" in second.stderr
+    assert second.stdout == ""
+    assert not cells(json.loads(path.read_text()))[60_000]["samples"]
+
+
+def test_a_run_that_is_being_measured_is_refused(
+    llmphase: Command, environment: dict[str, str], tiny_llama: Path, run_file: Callable[[], Path]
+) -> None:
+    """Until its program ends, even by a kill: nothing has to be cleaned up by hand."""
+    sweep = ("profile", tiny_llama, "-p", "50,60000", "-n", "2", "-r", "2", "--budget", "1h")
+    runs = Path(environment["LLMPHASE_DATA_DIR"]) / "runs"
+    with measuring(sweep, environment, runs) as first:
+        _refuse_second(llmphase, run_file())
+        first.kill()
+        first.wait()
+    with measuring(("profile", "--resume", "last"), environment, runs):
+        _refuse_second(llmphase, run_file())
+    outcome = llmphase("profile", "--resume", "last", script=FAST)
+    assert outcome.returncode == 0, outcome.stderr
+    assert {cell["status"] for cell in cells(json.loads(run_file().read_text())).values()} == {"ok"}
+
+
+def test_other_runs_are_free_meanwhile(
+    llmphase: Command, environment: dict[str, str], tiny_llama: Path, crashed: Path, data_folder: Path
+) -> None:
+    sweep = ("profile", tiny_llama, "-p", "50,60000", "-n", "2", "-r", "2", "--budget", "1h")
+    with measuring(sweep, environment, data_folder / "runs"):
+        assert llmphase("profile", "--resume", crashed.stem, script=FAST).returncode == 0
+
+
+def test_without_locks_it_is_said(forks: Forks, crashed_run: Path) -> None:
+    """A system, or a drive, that has none."""
+    copy = forks.folder / "data" / "runs" / crashed_run.name
+    copy.parent.mkdir(parents=True)
+    copy.write_bytes(crashed_run.read_bytes())
+    arguments = ["profile", "--resume", copy.stem]
+    outcome = forks.run(arguments, without=("fcntl",), **scripted(FAST))
+    assert outcome.code == 0, outcome.said
+    (warning,) = (line for line in outcome.said.splitlines() if line.startswith("Warning: "))
+    assert "can not be locked" in warning
+    assert json.loads(copy.read_text())["finished"]
 
 
 def test_only_what_is_missing_is_measured(llmphase: Command, crashed: Path) -> None:
@@ -224,12 +306,26 @@ def test_wrong_use(llmphase: Command, crashed: Path, arguments: tuple[str, ...],
     assert crashed.read_text() == before
 
 
-def test_runs_that_can_not_be_resumed(llmphase: Command, tiny_llama: Path) -> None:
+def test_without_a_run_there_is_nothing_to_resume(llmphase: Command) -> None:
     assert "no run is saved yet" in llmphase("profile", "--resume", "last").stderr
-    assert llmphase("diagnose", tiny_llama, "-p", "64", "--no-ceilings", script=FAST).returncode == 0
+
+
+@pytest.mark.parametrize(
+    "request_options",
+    [("-p", "64", "-n", "16"), ("-p", "64", "-n", "16", "--cold"), ("--prompt", "my prompt.txt", "-n", "16")],
+)
+def test_a_diagnosis_is_not_resumed_and_the_line_says_how_to_repeat_it(
+    llmphase: Command, tiny_llama: Path, tmp_path: Path, request_options: tuple[str, ...]
+) -> None:
+    (tmp_path / "my prompt.txt").write_text("words " * 40)
+    command = ["diagnose", str(tiny_llama), *request_options]
+    assert llmphase(*command, "--no-ceilings", script=FAST).returncode == 0
     outcome = llmphase("profile", "--resume", "last")
     assert outcome.returncode == 2
-    assert "`llmphase diagnose` again" in outcome.stderr
+    assert f"`llmphase {shlex.join(command)}` again" in outcome.stderr
+    assert outcome.stderr.count("\n") == 1
+    report = re.findall(r"`llmphase (report \S+)`", outcome.stderr)[0]
+    assert llmphase(*report.split()).returncode == 0
 
 
 def test_a_resumed_run_is_compared_with_a_baseline(llmphase: Command, crashed: Path) -> None:

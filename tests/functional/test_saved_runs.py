@@ -22,6 +22,7 @@ from program import PROGRAM, Command, scripted
 
 from probes.records import SCHEMA_VERSION
 from probes.run_files import MAX_FILE_BYTES, dump
+from probes.run_lock import LOCK_NAME
 
 if TYPE_CHECKING:
     from forked import Forks, Outcome
@@ -189,7 +190,7 @@ def test_two_programs_at_once_save_two_whole_runs(
     for program in programs:
         _, errors = program.communicate(timeout=120)
         assert program.returncode == 0, errors
-    files = sorted((data_folder / "runs").iterdir())
+    files = sorted((data_folder / "runs").glob("[!.]*"))
     ids = {json.loads(path.read_text())["run_id"] for path in files}
     written = {
         next(csv.DictReader((data_folder.parent / f"{number}.csv").open()))["run_id"] for number in range(2)
@@ -224,7 +225,7 @@ def test_a_limit_on_the_size_of_files_costs_the_saving_alone(
         check=False,
     )
     assert "larger than is allowed" in not_saved(outcome)
-    assert list((data_folder / "runs").iterdir()) == []
+    assert [path.name for path in (data_folder / "runs").iterdir()] == [LOCK_NAME]
     assert "No run is saved yet" in llmphase("runs").stderr
 
 

@@ -133,3 +133,21 @@ def test_throttling_of_each_level(tmp_path: Path) -> None:
         Throttling(periods=40, throttled=10),
         Throttling(periods=7, throttled=0),
     )
+
+
+@pytest.mark.parametrize(
+    ("files", "kills"),
+    [
+        ({"job/memory.events": "low 0\nmax 7\noom 3\noom_kill 2\n", "memory.events": "oom_kill 9\n"}, 2),
+        ({"job/memory.oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 1\n"}, 1),
+        ({"memory.events": "oom_kill 9\n"}, 9),
+        ({"job/memory.oom_control": "oom_kill_disable 0\nunder_oom 0\n"}, None),  # kernels before 4.13
+        ({}, None),
+    ],
+    ids=["version 2", "version 1", "a level above", "not counted", "no control groups"],
+)
+def test_kills_for_lack_of_memory_are_those_of_the_innermost_group(
+    tmp_path: Path, files: dict[str, str], kills: int | None
+) -> None:
+    write(tmp_path, files)
+    assert cgroups.oom_kills((tmp_path / "job", tmp_path)) == kills

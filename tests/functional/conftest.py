@@ -26,7 +26,8 @@ def data_folder(tmp_path: Path) -> Path:
 @pytest.fixture
 def environment(data_folder: Path, tmp_path: Path) -> dict[str, str]:
     """Of the command: nothing of the person's own models or runs is in reach."""
-    kept = {name: os.environ[name] for name in ("PATH", "LANG", "TMPDIR", "SYSTEMROOT") if name in os.environ}
+    inherited = ("PATH", "LANG", "TMPDIR", "SYSTEMROOT", "OMP_WAIT_POLICY")
+    kept = {name: os.environ[name] for name in inherited if name in os.environ}
     return kept | {
         "HOME": str(tmp_path),
         "LLMPHASE_DATA_DIR": str(data_folder),

@@ -280,17 +280,16 @@ def test_a_model_without_a_chat_template(llmphase: Command, tiny_llama: Path, tm
 
 
 @pytest.mark.engine
+@pytest.mark.alone
 class TestLive:
     """Verdicts on real runs."""
 
     def test_prompt_bound(self, llmphase: Command) -> None:
-        assert (
-            diagnosed(llmphase, "demo", "-p", "600", "-n", "4", "--budget", "15s")["verdict"]
-            == "prompt-bound"
-        )
+        found = diagnosed(llmphase, "demo", "-p", "300", "-n", "4", "--budget", "10s")
+        assert found["verdict"] == "prompt-bound"
 
     def test_generation_bound(self, llmphase: Command) -> None:
-        found = diagnosed(llmphase, "demo", "-p", "16", "-n", "200", "--budget", "15s")
+        found = diagnosed(llmphase, "demo", "-p", "16", "-n", "100", "--budget", "10s")
         assert found["verdict"] == "generation-bound"
 
     def test_load_bound(self, llmphase: Command) -> None:
@@ -299,7 +298,7 @@ class TestLive:
 
     def test_cached_prefix(self, llmphase: Command) -> None:
         found = diagnosed(
-            llmphase, "demo", "-p", "600", "-n", "40", "--cached-prefix", "590", "--budget", "15s"
+            llmphase, "demo", "-p", "300", "-n", "20", "--cached-prefix", "290", "--budget", "10s"
         )
         assert found["verdict"] != "prompt-bound"
 
@@ -317,7 +316,7 @@ class TestLive:
         import os
 
         threads = str(4 * (os.cpu_count() or 1))
-        found = diagnosed(llmphase, "demo", "-p", "16", "-n", "16", "-t", threads, "--budget", "20s")
+        found = diagnosed(llmphase, "demo", "-p", "16", "-n", "4", "-t", threads, "--budget", "10s")
         assert found["verdict"] == "contended"
 
     def test_a_busy_neighbour_is_named(self, llmphase: Command) -> None:
@@ -325,7 +324,8 @@ class TestLive:
 
         with busy_neighbours(os.cpu_count() or 1):
             outcome = llmphase(
-                "diagnose", "demo", "-p", "16", "-n", "8", "--no-ceilings", "--budget", "40s", timeout=240
+                *("diagnose", "demo", "-t", "1", "-p", "16", "-n", "8", "--no-ceilings", "--budget", "10s"),
+                timeout=240,
             )
         assert outcome.returncode == 0, outcome.stderr
         text = " ".join(outcome.stdout.split())

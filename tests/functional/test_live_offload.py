@@ -16,7 +16,7 @@ from program import Command, free_address
 
 from probes.rpc_server import RpcServer
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.alone]
 
 
 @contextmanager
@@ -30,7 +30,7 @@ def diagnosed(llmphase: Command, server: str, *arguments: str) -> dict[str, Any]
     outcome = llmphase(
         "diagnose",
         "demo",
-        *("--rpc", server, "--no-repack", "-p", "64", "-n", "48", "--budget", "30s", "--format", "json"),
+        *("--rpc", server, "--no-repack", "-p", "64", "-n", "48", "--budget", "18s", "--format", "json"),
         *arguments,
         timeout=300,
     )

@@ -27,6 +27,7 @@ def shape(line: str) -> str:
 
 
 @pytest.mark.engine
+@pytest.mark.alone
 def test_console_blocks_run_and_print_what_they_show(environment: dict[str, str], tmp_path: Path) -> None:
     environment["PATH"] = f"{PROGRAM.parent}{os.pathsep}{environment['PATH']}"
     assert blocks("console")

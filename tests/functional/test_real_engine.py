@@ -59,7 +59,7 @@ def test_every_kind_of_model_is_walked(
 
 
 def test_the_demo_model_end_to_end(llmphase: Command, data_folder: Path) -> None:
-    document = profiled(llmphase, "demo", "-p", "0,64,600", "-n", "8", "-r", "3")
+    document = profiled(llmphase, "demo", "-p", "0,64,600", "-n", "8", "-r", "2")
     rows = document["rows"]
     assert {row["status"] for row in rows} == {"ok"}
     assert {row["phase"] for row in rows} == {
@@ -87,6 +87,7 @@ def test_the_demo_model_end_to_end(llmphase: Command, data_folder: Path) -> None
     assert 0 <= request["wall_ns"] - parts < 0.2 * request["wall_ns"]
 
 
+@pytest.mark.alone
 def test_a_cold_load_is_told_from_a_warm_one(llmphase: Command, data_folder: Path) -> None:
     document = profiled(llmphase, "demo", "-p", "16", "-n", "2", "-r", "1", "--cold")
     loads = saved_group(data_folder)["loads"]

@@ -210,6 +210,7 @@ def test_the_devices_of_a_server_are_devices(server: RpcServer) -> None:
     assert ask_version(server.address) == before
 
 
+@pytest.mark.alone
 def test_a_link_is_measured_through_whatever_is_in_between(server: RpcServer) -> None:
     with Relay(server.address, one_way_s=0.004, bytes_s=20e6) as relay:
         (link,) = measure_links([relay.address])
@@ -260,6 +261,7 @@ def test_layers_really_go_there_and_the_report_tells_of_the_way(
     assert placed[0] == 0 < placed[1] < placed[3]
 
 
+@pytest.mark.alone
 def test_a_slow_network_is_named_as_the_cause(server: RpcServer, llmphase: Command, tiny_llama: Path) -> None:
     with Relay(server.address, one_way_s=0.005) as relay:
         cells = ("--gpu-layers", "0,all", "-p", "0", "-n", "4", "-r", "4", "--format", "json")

@@ -73,6 +73,29 @@ def forks(tmp_path_factory: pytest.TempPathFactory) -> Forks:
     return Forks.in_folder(tmp_path_factory.mktemp("forks"))
 
 
+@pytest.fixture
+def forked(
+    request: pytest.FixtureRequest, llmphase: Command, environment: dict[str, str], tmp_path: Path
+) -> Command:
+    """As `llmphase`, in a fork where the system has them: for what does not depend on how an interpreter
+    starts, of which a test of each kind is left to `llmphase`."""
+    if not hasattr(os, "fork"):
+        return llmphase
+    forks: Forks = request.getfixturevalue("forks")
+
+    def run(
+        *arguments: str | Path, script: dict[str, Any] | None = None, **extra: str
+    ) -> subprocess.CompletedProcess[str]:
+        cache = {"LLMPHASE_CACHE_DIR": str(tmp_path / "cache")}
+        outcome = forks.run(arguments, cwd=tmp_path, **(environment | cache | scripted(script) | extra))
+        assert outcome.code is not None, f"{arguments} did not end"
+        return subprocess.CompletedProcess(
+            arguments, outcome.code, outcome.output.decode("utf-8"), outcome.said
+        )
+
+    return run
+
+
 @pytest.fixture(scope="session")
 def tiny_llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small real model file."""

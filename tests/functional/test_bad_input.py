@@ -85,42 +85,42 @@ def other_version(path: Path) -> Path:
         (write_encoder, "embedding"),
     ],
 )
-def test_files_that_are_no_usable_model(llmphase: Command, tmp_path: Path, make: Make, words: str) -> None:
-    line = refused(llmphase, make(tmp_path / "model.gguf"))
+def test_files_that_are_no_usable_model(forked: Command, tmp_path: Path, make: Make, words: str) -> None:
+    line = refused(forked, make(tmp_path / "model.gguf"))
     assert words.lower() in line.lower()
     assert "model.gguf" in line
 
 
-def test_a_file_still_downloading(llmphase: Command, tmp_path: Path) -> None:
+def test_a_file_still_downloading(forked: Command, tmp_path: Path) -> None:
     path = truncated_body(tmp_path / "model.gguf.part")
-    assert "download" in refused(llmphase, path)
+    assert "download" in refused(forked, path)
 
 
-def test_a_missing_part_of_a_split_is_named(llmphase: Command, tmp_path: Path) -> None:
+def test_a_missing_part_of_a_split_is_named(forked: Command, tmp_path: Path) -> None:
     parts = split_in_two(write_tiny_llama(tmp_path / "model.gguf"))
     parts[1].unlink()
-    assert parts[1].name in refused(llmphase, parts[0])
+    assert parts[1].name in refused(forked, parts[0])
 
 
 @pytest.mark.skipif(os.geteuid() == 0 if hasattr(os, "geteuid") else True, reason="root may read everything")
-def test_an_unreadable_file(llmphase: Command, tiny_llama: Path, tmp_path: Path) -> None:
+def test_an_unreadable_file(forked: Command, tiny_llama: Path, tmp_path: Path) -> None:
     path = tmp_path / "model.gguf"
     path.write_bytes(tiny_llama.read_bytes())
     path.chmod(0)
-    assert "permission" in refused(llmphase, path, code=3).lower()
+    assert "permission" in refused(forked, path, code=3).lower()
 
 
 def test_no_such_file(llmphase: Command) -> None:
     assert "absent.gguf" in refused(llmphase, "absent.gguf")
 
 
-def test_a_folder_without_models(llmphase: Command, tmp_path: Path) -> None:
+def test_a_folder_without_models(forked: Command, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    assert "no model file" in refused(llmphase, tmp_path / "empty")
+    assert "no model file" in refused(forked, tmp_path / "empty")
 
 
-def test_an_unknown_ollama_name(llmphase: Command) -> None:
-    assert "no-such" in refused(llmphase, "ollama:no-such")
+def test_an_unknown_ollama_name(forked: Command) -> None:
+    assert "no-such" in refused(forked, "ollama:no-such")
 
 
 @pytest.mark.parametrize(
@@ -142,8 +142,8 @@ def test_an_unknown_ollama_name(llmphase: Command) -> None:
         "1-" + "9" * 5000,
     ],
 )
-def test_malformed_lengths(llmphase: Command, tiny_llama: Path, lengths: str) -> None:
-    assert "--prompt-tokens" in refused(llmphase, tiny_llama, f"--prompt-tokens={lengths}")
+def test_malformed_lengths(forked: Command, tiny_llama: Path, lengths: str) -> None:
+    assert "--prompt-tokens" in refused(forked, tiny_llama, f"--prompt-tokens={lengths}")
 
 
 @pytest.mark.parametrize(
@@ -178,26 +178,26 @@ def test_malformed_lengths(llmphase: Command, tiny_llama: Path, lengths: str) ->
         ("--seed", "-1"),
     ],
 )
-def test_options_out_of_range_are_named(llmphase: Command, tiny_llama: Path, option: str, value: str) -> None:
-    assert option in refused(llmphase, tiny_llama, f"{option}={value}")
+def test_options_out_of_range_are_named(forked: Command, tiny_llama: Path, option: str, value: str) -> None:
+    assert option in refused(forked, tiny_llama, f"{option}={value}")
 
 
-def test_quantized_v_cache_needs_flash_attention(llmphase: Command, tiny_llama: Path) -> None:
-    assert "--type-v" in refused(llmphase, tiny_llama, "-ctv", "q8_0", "-fa", "off")
+def test_quantized_v_cache_needs_flash_attention(forked: Command, tiny_llama: Path) -> None:
+    assert "--type-v" in refused(forked, tiny_llama, "-ctv", "q8_0", "-fa", "off")
 
 
 def test_an_output_that_can_not_be_written_is_found_before_measuring(
-    llmphase: Command, tiny_llama: Path, tmp_path: Path, data_folder: Path
+    forked: Command, tiny_llama: Path, tmp_path: Path, data_folder: Path
 ) -> None:
-    assert "--output" in refused(llmphase, tiny_llama, "-o", tmp_path / "no" / "such" / "folder.csv")
-    assert "--output" in refused(llmphase, tiny_llama, "-o", tmp_path)
-    assert "ending" in refused(llmphase, tiny_llama, "-o", tmp_path / "report.xyz")
+    assert "--output" in refused(forked, tiny_llama, "-o", tmp_path / "no" / "such" / "folder.csv")
+    assert "--output" in refused(forked, tiny_llama, "-o", tmp_path)
+    assert "ending" in refused(forked, tiny_llama, "-o", tmp_path / "report.xyz")
     assert not data_folder.exists()
 
 
-def test_lengths_above_memory_are_refused_with_the_numbers(llmphase: Command, tmp_path: Path) -> None:
+def test_lengths_above_memory_are_refused_with_the_numbers(forked: Command, tmp_path: Path) -> None:
     huge = write_tiny_llama(tmp_path / "wide.gguf", **{"llama.block_count": 2})
-    line = refused(llmphase, huge, "-p", "16000000", code=3)
+    line = refused(forked, huge, "-p", "16000000", code=3)
     assert "GiB" in line
     assert "--ctx" in line or "context" in line
 
@@ -209,31 +209,31 @@ def test_lengths_above_the_training_context_are_warned_of(llmphase: Command, tin
     assert "trained for" in " ".join(outcome.stdout.split())
 
 
-def test_paths_that_no_system_takes(llmphase: Command, tiny_llama: Path) -> None:
+def test_paths_that_no_system_takes(forked: Command, tiny_llama: Path) -> None:
     long = "a" * 300
-    assert "--output" in refused(llmphase, tiny_llama, "-o", f"{long}.csv")
-    assert "too long" in refused(llmphase, long, code=3)
+    assert "--output" in refused(forked, tiny_llama, "-o", f"{long}.csv")
+    assert "too long" in refused(forked, long, code=3)
     for command in ("runs", "report"):
-        outcome = llmphase(command, LLMPHASE_DATA_DIR=f"/{long}")
+        outcome = forked(command, LLMPHASE_DATA_DIR=f"/{long}")
         assert "Traceback" not in outcome.stderr
         assert outcome.returncode in (0, 2, 3)
 
 
-def test_control_characters_of_paths_stay_off_the_terminal(llmphase: Command, tiny_llama: Path) -> None:
-    line = refused(llmphase, tiny_llama, "-o", "/none\x1b[31m\n/b.csv")
+def test_control_characters_of_paths_stay_off_the_terminal(forked: Command, tiny_llama: Path) -> None:
+    line = refused(forked, tiny_llama, "-o", "/none\x1b[31m\n/b.csv")
     assert "\x1b" not in line
     assert "--output" in line
 
 
 @pytest.mark.parametrize("change", [("open_ns", 10**400), ("open_ns", -5), ("model_bytes", 10**25)])
 def test_run_files_with_impossible_numbers(
-    llmphase: Command, tiny_llama: Path, data_folder: Path, change: tuple[str, int]
+    forked: Command, tiny_llama: Path, data_folder: Path, change: tuple[str, int]
 ) -> None:
-    assert llmphase("profile", tiny_llama, "-p", "8", "-r", "1", script={}).returncode == 0
+    assert forked("profile", tiny_llama, "-p", "8", "-r", "1", script={}).returncode == 0
     path = next((data_folder / "runs").glob("*.json"))
     name, number = change
     path.write_text(re.sub(rf'"{name}": ?\d+', f'"{name}": {number}', path.read_text()))
-    outcome = llmphase("report", "last")
+    outcome = forked("report", "last")
     assert outcome.returncode == 2, outcome.stderr
     assert name in outcome.stderr
 
@@ -255,8 +255,8 @@ def test_an_unknown_option_is_told(llmphase: Command) -> None:
 
 
 @pytest.mark.parametrize("name", ["nothing", "last", "last~5", "../../etc/passwd", "20990101T000000Z-abcdef"])
-def test_runs_that_are_not_there(llmphase: Command, name: str) -> None:
-    outcome = llmphase("report", name)
+def test_runs_that_are_not_there(forked: Command, name: str) -> None:
+    outcome = forked("report", name)
     assert outcome.returncode == 2
     assert "Traceback" not in outcome.stderr
     assert len(outcome.stderr.strip().splitlines()) == 1
@@ -265,10 +265,10 @@ def test_runs_that_are_not_there(llmphase: Command, name: str) -> None:
 @pytest.mark.parametrize(
     "content", ["", "{", "[]", "{}", '{"schema_version": 99}', "\x00\x01", '{"schema_version": "1"}']
 )
-def test_run_files_that_are_broken(llmphase: Command, tmp_path: Path, content: str) -> None:
+def test_run_files_that_are_broken(forked: Command, tmp_path: Path, content: str) -> None:
     path = tmp_path / "run.json"
     path.write_text(content)
-    outcome = llmphase("report", path)
+    outcome = forked("report", path)
     assert outcome.returncode in (2, 3)
     assert "Traceback" not in outcome.stderr
     assert "run.json" in outcome.stderr

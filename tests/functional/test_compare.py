@@ -68,21 +68,20 @@ def test_the_gate(llmphase: Command) -> None:
 
 
 @pytest.mark.usefixtures("two_runs")
-def test_noise_is_a_failure_where_asked(llmphase: Command, tiny_llama: Path) -> None:
+def test_noise_is_a_failure_where_asked(forked: Command, tiny_llama: Path) -> None:
     assert (
-        llmphase("profile", tiny_llama, "-p", "0,64", "-n", "4", "-r", "1", "-q", script=EXACT).returncode
-        == 0
+        forked("profile", tiny_llama, "-p", "0,64", "-n", "4", "-r", "1", "-q", script=EXACT).returncode == 0
     )
     chosen = ("compare", "last~2", "last", "--phase", "decode", "--fail-over", "5%")
-    assert llmphase(*chosen).returncode == 0
-    outcome = llmphase(*chosen, "--noise-is-failure")
+    assert forked(*chosen).returncode == 0
+    outcome = forked(*chosen, "--noise-is-failure")
     assert outcome.returncode == 1
     assert "one repetition does not show how much it varies" in outcome.stderr
 
 
 @pytest.mark.usefixtures("two_runs")
-def test_csv_has_one_row_a_cell(llmphase: Command) -> None:
-    rows = table(llmphase("compare", "last~1", "last", "--format", "csv", "--phase", "decode,prefill").stdout)
+def test_csv_has_one_row_a_cell(forked: Command) -> None:
+    rows = table(forked("compare", "last~1", "last", "--format", "csv", "--phase", "decode,prefill").stdout)
     found = {(row["phase"], row["prompt_tokens"] or row["depth_tokens"]): row for row in rows}
     assert set(found) == {("prefill", "64"), ("decode", "0"), ("decode", "64")}
     row = found["decode", "0"]
@@ -92,18 +91,18 @@ def test_csv_has_one_row_a_cell(llmphase: Command) -> None:
 
 
 @pytest.mark.usefixtures("two_runs")
-def test_json_and_jsonl(llmphase: Command) -> None:
-    found = json.loads(llmphase("compare", "last~1", "last", "--format", "json").stdout)
+def test_json_and_jsonl(forked: Command) -> None:
+    found = json.loads(forked("compare", "last~1", "last", "--format", "json").stdout)
     assert found["schema_version"] == 1
     assert found["comparisons"][0]["like_for_like"] is True
-    lines = llmphase("compare", "last~1", "last", "--format", "jsonl").stdout.splitlines()
+    lines = forked("compare", "last~1", "last", "--format", "jsonl").stdout.splitlines()
     assert [json.loads(line) for line in lines] == found["rows"]
 
 
 @pytest.mark.usefixtures("two_runs")
-def test_junit_fails_what_the_gate_fails(llmphase: Command, tmp_path: Path) -> None:
+def test_junit_fails_what_the_gate_fails(forked: Command, tmp_path: Path) -> None:
     target = tmp_path / "comparison.xml"
-    outcome = llmphase("compare", "last~1", "last", "--fail-over", "5%", "-o", target, "-q")
+    outcome = forked("compare", "last~1", "last", "--fail-over", "5%", "-o", target, "-q")
     assert outcome.returncode == 1
     assert outcome.stdout == ""
     root = ElementTree.fromstring(target.read_text(encoding="utf-8"))
@@ -137,23 +136,23 @@ def test_github_gets_a_summary(llmphase: Command, tmp_path: Path) -> None:
         ("llama-bench-jsonl", ""),
     ],
 )
-def test_exports_are_compared_as_runs_are(llmphase: Command, tmp_path: Path, form: str, notes: str) -> None:
+def test_exports_are_compared_as_runs_are(forked: Command, tmp_path: Path, form: str, notes: str) -> None:
     for name in ("last~1", "last"):
-        assert llmphase("report", name, "--format", form, "-o", tmp_path / name).returncode == 0
-    outcome = llmphase("compare", tmp_path / "last~1", tmp_path / "last", "--format", "json")
+        assert forked("report", name, "--format", form, "-o", tmp_path / name).returncode == 0
+    outcome = forked("compare", tmp_path / "last~1", tmp_path / "last", "--format", "json")
     assert outcome.returncode == 0, outcome.stderr
     found = json.loads(outcome.stdout)
     decode = [(row["verdict"], round(row["ratio"], 4)) for row in found["rows"] if row["phase"] == "decode"]
     assert decode == [("slower", 1.2)] * 2
     assert notes in " ".join(found["notes"])
-    beside_a_run = llmphase("compare", "last~1", tmp_path / "last", "--phase", "decode", "--anyway")
+    beside_a_run = forked("compare", "last~1", tmp_path / "last", "--phase", "decode", "--anyway")
     assert beside_a_run.returncode == 0, beside_a_run.stderr
     assert "Slower: decode at 0 and 64 tokens" in beside_a_run.stdout
 
 
 @pytest.mark.usefixtures("two_runs")
-def test_several_files_against_the_first(llmphase: Command) -> None:
-    outcome = llmphase("compare", "last~1", "last", "last~1")
+def test_several_files_against_the_first(forked: Command) -> None:
+    outcome = forked("compare", "last~1", "last", "last~1")
     assert outcome.returncode == 0, outcome.stderr
     text = " ".join(outcome.stdout.split())
     assert "File 2: Slower: decode at 0 and 64 tokens" in text
@@ -173,14 +172,14 @@ def test_screens_fit_and_are_ascii_where_the_encoding_is(llmphase: Command, widt
 
 
 @pytest.mark.usefixtures("two_runs")
-def test_settings_that_differ_are_refused_unless_asked_for(llmphase: Command, tiny_llama: Path) -> None:
-    assert llmphase("profile", tiny_llama, *CELLS, "-t", "1", "-q", script=EXACT).returncode == 0
-    outcome = llmphase("compare", "last", "last~1")
+def test_settings_that_differ_are_refused_unless_asked_for(forked: Command, tiny_llama: Path) -> None:
+    assert forked("profile", tiny_llama, *CELLS, "-t", "1", "-q", script=EXACT).returncode == 0
+    outcome = forked("compare", "last", "last~1")
     assert outcome.returncode == 2
     assert outcome.stdout == ""
     assert "not like for like" in outcome.stderr
     assert "threads 1 against 2" in outcome.stderr
-    outcome = llmphase("compare", "last", "last~1", "--anyway")
+    outcome = forked("compare", "last", "last~1", "--anyway")
     assert outcome.returncode == 0
     assert outcome.stdout.startswith("Not like for like: threads 1 against 2; threads batch 1 against 2.\n")
 
@@ -201,25 +200,23 @@ def test_a_baseline_is_compared_right_after(llmphase: Command, tiny_llama: Path,
     assert {row["status"] for row in table(outcome.stdout)} == {"ok"}
 
 
-def test_a_wrong_baseline_costs_no_measurement(
-    llmphase: Command, tiny_llama: Path, data_folder: Path
-) -> None:
-    outcome = llmphase("profile", tiny_llama, "--baseline", "none.csv", script=EXACT)
+def test_a_wrong_baseline_costs_no_measurement(forked: Command, tiny_llama: Path, data_folder: Path) -> None:
+    outcome = forked("profile", tiny_llama, "--baseline", "none.csv", script=EXACT)
     assert outcome.returncode == 2
     assert "none.csv" in outcome.stderr
-    outcome = llmphase("profile", tiny_llama, "--fail-over", "5%", script=EXACT)
+    outcome = forked("profile", tiny_llama, "--fail-over", "5%", script=EXACT)
     assert outcome.returncode == 2
     assert "--fail-over needs --baseline" in outcome.stderr
     assert not (data_folder / "runs").exists()
 
 
 @pytest.mark.usefixtures("two_runs")
-def test_a_bad_file_is_refused_in_one_line(llmphase: Command, tmp_path: Path) -> None:
+def test_a_bad_file_is_refused_in_one_line(forked: Command, tmp_path: Path) -> None:
     good, bad = tmp_path / "good.csv", tmp_path / "bad.csv"
-    assert llmphase("report", "last", "-o", good).returncode == 0
+    assert forked("report", "last", "-o", good).returncode == 0
     text = good.read_text(encoding="utf-8")
     bad.write_text(text.replace(table(text)[0]["median_s"], "nan"), encoding="utf-8")
-    outcome = llmphase("compare", good, bad)
+    outcome = forked("compare", good, bad)
     assert outcome.returncode == 2
     assert outcome.stdout == ""
     assert len(outcome.stderr.splitlines()) == 1
@@ -236,22 +233,22 @@ def test_a_bad_file_is_refused_in_one_line(llmphase: Command, tmp_path: Path) ->
         (("last~1", "last", "-o", "x.pdf"), ".xml"),
     ],
 )
-def test_wrong_use_is_one_line(llmphase: Command, arguments: tuple[str, ...], expected: str) -> None:
-    outcome = llmphase("compare", *arguments)
+def test_wrong_use_is_one_line(forked: Command, arguments: tuple[str, ...], expected: str) -> None:
+    outcome = forked("compare", *arguments)
     assert outcome.returncode == 2
     assert expected in outcome.stderr
     assert len(outcome.stderr.splitlines()) == 1
 
 
 @pytest.mark.usefixtures("two_runs")
-def test_untrusted_names_stay_harmless(llmphase: Command, data_folder: Path) -> None:
+def test_untrusted_names_stay_harmless(forked: Command, data_folder: Path) -> None:
     saved = next((data_folder / "runs").glob("*.json"))
     run: dict[str, Any] = json.loads(saved.read_text())
     run["groups"][0]["model"]["name"] = "=cmd|'x'!A0 <b>\x1b[31m|evil"
     saved.write_text(json.dumps(run))
     outputs = {}
     for form in ("terminal", "csv", "markdown"):
-        outcome = llmphase("compare", "last", "last~1", "--anyway", "--format", form)
+        outcome = forked("compare", "last", "last~1", "--anyway", "--format", form)
         assert outcome.returncode == 0, outcome.stderr
         outputs[form] = outcome.stdout
     assert "evil" in outputs["terminal"]

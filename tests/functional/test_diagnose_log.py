@@ -81,9 +81,9 @@ def test_standard_input_and_facts(llmphase: Command, environment: dict[str, str]
     assert document["sources"]["prefill_s"] == "reported"
 
 
-def test_more_can_be_said_beside_a_log(llmphase: Command, log: Path, tiny_llama: Path) -> None:
+def test_more_can_be_said_beside_a_log(forked: Command, log: Path, tiny_llama: Path) -> None:
     document = found(
-        llmphase, "--log", log, "--gpu", "RTX 3090", "--model", tiny_llama, "--memory-bandwidth", "50GB/s"
+        forked, "--log", log, "--gpu", "RTX 3090", "--model", tiny_llama, "--memory-bandwidth", "50GB/s"
     )
     assert document["evidence"]["gpu_memory_bytes"] == 24 * 2**30
     assert document["evidence"]["memory_bandwidth_bytes_s"] == 50e9
@@ -91,13 +91,13 @@ def test_more_can_be_said_beside_a_log(llmphase: Command, log: Path, tiny_llama:
     assert "data-sheet" in {warning["code"] for warning in document["warnings"]}
 
 
-def test_gates_hold_for_a_log(llmphase: Command, log: Path) -> None:
-    assert "Gate not met" in run(llmphase, "--log", log, "--fail-on", "prompt-bound", code=1).stderr
-    run(llmphase, "--log", log, "--max-wait", "60s")
+def test_gates_hold_for_a_log(forked: Command, log: Path) -> None:
+    assert "Gate not met" in run(forked, "--log", log, "--fail-on", "prompt-bound", code=1).stderr
+    run(forked, "--log", log, "--max-wait", "60s")
 
 
-def test_a_page_of_eighty_columns(llmphase: Command, log: Path) -> None:
-    text = run(llmphase, "--log", log).stdout
+def test_a_page_of_eighty_columns(forked: Command, log: Path) -> None:
+    text = run(forked, "--log", log).stdout
     assert text.startswith("Prompt-bound")
     assert max(map(len, text.splitlines())) <= 80
 
@@ -112,17 +112,17 @@ def test_a_page_of_eighty_columns(llmphase: Command, log: Path) -> None:
         (gzip.compress(OLLAMA.encode()), "zcat"),
     ],
 )
-def test_what_is_no_log(llmphase: Command, tmp_path: Path, content: bytes, words: str) -> None:
+def test_what_is_no_log(forked: Command, tmp_path: Path, content: bytes, words: str) -> None:
     path = tmp_path / "odd"
     path.write_bytes(content)
-    outcome = run(llmphase, "--log", path, code=2)
+    outcome = run(forked, "--log", path, code=2)
     assert words in outcome.stderr
     assert outcome.stdout == ""
 
 
-def test_without_a_timing_each_runner_is_named(llmphase: Command, tmp_path: Path) -> None:
+def test_without_a_timing_each_runner_is_named(forked: Command, tmp_path: Path) -> None:
     (tmp_path / "x.log").write_text("hello\n")
-    stderr = run(llmphase, "--log", "x.log", code=2).stderr
+    stderr = run(forked, "--log", "x.log", code=2).stderr
     for runner in (
         "llama-cli",
         "llama-cpp-python",
@@ -147,9 +147,9 @@ def test_without_a_timing_each_runner_is_named(llmphase: Command, tmp_path: Path
         ("--facts", "ollama.log"),
     ],
 )
-def test_wrong_use(llmphase: Command, log: Path, arguments: tuple[str, ...]) -> None:
+def test_wrong_use(forked: Command, log: Path, arguments: tuple[str, ...]) -> None:
     assert log.exists()
-    assert run(llmphase, *arguments, code=2).stderr.startswith("llmphase: ")
+    assert run(forked, *arguments, code=2).stderr.startswith("llmphase: ")
 
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-le"])

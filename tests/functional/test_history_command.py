@@ -44,12 +44,12 @@ def test_a_history_names_the_drift_first(llmphase: Command) -> None:
 
 
 @pytest.mark.usefixtures("many")
-def test_forms_and_choices(llmphase: Command, tmp_path: Path) -> None:
-    document = json.loads(llmphase("history", "smollm2 135m instruct", "-p", "0", "--format", "json").stdout)
+def test_forms_and_choices(forked: Command, tmp_path: Path) -> None:
+    document = json.loads(forked("history", "smollm2 135m instruct", "-p", "0", "--format", "json").stdout)
     assert document["prompt_tokens"] == 0
     assert len(document["points"]) == 12
     assert document["points"][0]["ttft_s"] is None
-    assert llmphase("history", "-o", tmp_path / "history.csv").returncode == 0
+    assert forked("history", "-o", tmp_path / "history.csv").returncode == 0
     assert len((tmp_path / "history.csv").read_text().splitlines()) == 13
 
 
@@ -72,41 +72,41 @@ def test_a_model_is_named_as_for_a_profile(llmphase: Command, tiny_llama: Path) 
     ],
 )
 @pytest.mark.usefixtures("many")
-def test_wrong_use_is_one_clear_answer(llmphase: Command, arguments: tuple[str, ...], words: str) -> None:
-    outcome = llmphase("history", *arguments)
+def test_wrong_use_is_one_clear_answer(forked: Command, arguments: tuple[str, ...], words: str) -> None:
+    outcome = forked("history", *arguments)
     assert outcome.returncode == 2
     assert outcome.stdout == ""
     assert words in outcome.stderr
     assert "Traceback" not in outcome.stderr
 
 
-def test_before_the_first_run(llmphase: Command, data_folder: Path) -> None:
-    outcome = llmphase("history")
+def test_before_the_first_run(forked: Command, data_folder: Path) -> None:
+    outcome = forked("history")
     assert outcome.returncode == 2
     assert "llmphase profile" in outcome.stderr
     assert not data_folder.exists()
 
 
-def test_the_index_is_made_used_and_made_again(llmphase: Command, many: RunStore) -> None:
-    first = llmphase("runs").stdout
+def test_the_index_is_made_used_and_made_again(forked: Command, many: RunStore) -> None:
+    first = forked("runs").stdout
     (index,) = many.folder.glob(".index*")
-    assert llmphase("runs").stdout == first
+    assert forked("runs").stdout == first
     index.write_bytes(b"broken")
-    assert llmphase("runs").stdout == first
+    assert forked("runs").stdout == first
     assert len(first.splitlines()) == 13
 
 
-def test_old_runs_go_and_the_rest_is_listed(llmphase: Command, many: RunStore) -> None:
-    outcome = llmphase("runs", "--prune", "--keep", "3")
+def test_old_runs_go_and_the_rest_is_listed(forked: Command, many: RunStore) -> None:
+    outcome = forked("runs", "--prune", "--keep", "3")
     assert outcome.returncode == 0
     assert len(outcome.stdout.splitlines()) == 9
     assert [file.run_id[:8] for file in many.files()] == ["20260112", "20260111", "20260110"]
-    assert len(llmphase("runs").stdout.splitlines()) == 4
+    assert len(forked("runs").stdout.splitlines()) == 4
 
 
 @pytest.mark.usefixtures("many")
-def test_all_rows_in_one_file(llmphase: Command, tmp_path: Path) -> None:
-    outcome = llmphase("runs", "--export", "all.csv")
+def test_all_rows_in_one_file(forked: Command, tmp_path: Path) -> None:
+    outcome = forked("runs", "--export", "all.csv")
     assert outcome.returncode == 0, outcome.stderr
     assert outcome.stdout == ""
     assert "of 12 runs written to all.csv" in outcome.stderr

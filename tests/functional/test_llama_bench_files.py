@@ -23,8 +23,8 @@ EXACT = {"prefill_ns": 1_000_000, "slope_ns": 0, "decode_ns": 5_000_000, "depth_
 
 
 @pytest.fixture
-def saved(llmphase: Command, tiny_llama: Path) -> None:
-    outcome = llmphase("profile", tiny_llama, "-p", "0,64", "-n", "4", "-r", "3", "--quiet", script=EXACT)
+def saved(forked: Command, tiny_llama: Path) -> None:
+    outcome = forked("profile", tiny_llama, "-p", "0,64", "-n", "4", "-r", "3", "--quiet", script=EXACT)
     assert outcome.returncode == 0, outcome.stderr
 
 
@@ -60,14 +60,14 @@ def test_straight_from_a_measurement(llmphase: Command, tiny_llama: Path) -> Non
 
 
 @pytest.mark.usefixtures("saved")
-def test_a_file_named_sql_is_llama_benchs(llmphase: Command, tmp_path: Path) -> None:
-    assert llmphase("report", "last", "-o", tmp_path / "bench.sql").returncode == 0
+def test_a_file_named_sql_is_llama_benchs(forked: Command, tmp_path: Path) -> None:
+    assert forked("report", "last", "-o", tmp_path / "bench.sql").returncode == 0
     assert (tmp_path / "bench.sql").read_text().startswith("CREATE TABLE IF NOT EXISTS llama_bench (")
 
 
 @pytest.mark.parametrize("form", ["json", "jsonl", "csv", "sql", "md"])
-def test_reports_on_files(llmphase: Command, form: str) -> None:
-    outcome = llmphase("report", DATA / f"sample.{form}")
+def test_reports_on_files(forked: Command, form: str) -> None:
+    outcome = forked("report", DATA / f"sample.{form}")
     assert outcome.returncode == 0, outcome.stderr
     assert outcome.stderr == ""
     answer = " ".join(outcome.stdout.split())
@@ -76,8 +76,8 @@ def test_reports_on_files(llmphase: Command, form: str) -> None:
     assert max(map(len, outcome.stdout.splitlines())) <= 80
 
 
-def test_one_format_becomes_another(llmphase: Command) -> None:
-    outcome = llmphase("report", DATA / "sample.jsonl", "--format", "llama-bench-json")
+def test_one_format_becomes_another(forked: Command) -> None:
+    outcome = forked("report", DATA / "sample.jsonl", "--format", "llama-bench-json")
     theirs = [json.loads(line) for line in (DATA / "sample.jsonl").read_text().splitlines()]
     for ours, their in zip(json.loads(outcome.stdout), theirs, strict=True):
         assert ours["samples_ns"] == their["samples_ns"]
@@ -85,10 +85,10 @@ def test_one_format_becomes_another(llmphase: Command) -> None:
         assert {name: ours[name] for name in same} == {name: their[name] for name in same}
 
 
-def test_a_file_cut_short_is_read_as_far_as_it_goes(llmphase: Command, tmp_path: Path) -> None:
+def test_a_file_cut_short_is_read_as_far_as_it_goes(forked: Command, tmp_path: Path) -> None:
     path = tmp_path / "crashed.json"
     path.write_text("ggml_cuda_init: found 1 devices\n" + (DATA / "sample.json").read_text()[:-400])
-    outcome = llmphase("report", path)
+    outcome = forked("report", path)
     assert outcome.returncode == 0
     assert "cut short" in outcome.stdout
     assert "[cut-short]" in outcome.stdout
@@ -124,17 +124,17 @@ def test_files_that_can_not_be_used(
 
 
 @pytest.mark.usefixtures("saved")
-def test_an_export_is_refused_with_advice(llmphase: Command, tmp_path: Path) -> None:
+def test_an_export_is_refused_with_advice(forked: Command, tmp_path: Path) -> None:
     for ending in ("csv", "json", "jsonl"):
-        llmphase("report", "last", "-o", tmp_path / f"rows.{ending}")
-        outcome = llmphase("report", f"rows.{ending}")
+        forked("report", "last", "-o", tmp_path / f"rows.{ending}")
+        outcome = forked("report", f"rows.{ending}")
         assert outcome.returncode == 2
         assert "export" in outcome.stderr
 
 
 @pytest.mark.usefixtures("saved")
-def test_a_diagnosis_has_no_such_format(llmphase: Command) -> None:
-    outcome = llmphase(
+def test_a_diagnosis_has_no_such_format(forked: Command) -> None:
+    outcome = forked(
         *("diagnose", "--run", "last", "--prompt-tokens", "64", "--output-tokens", "4"),
         *("--format", "llama-bench-json"),
     )
@@ -175,12 +175,12 @@ def _from_source_archive(version: str, folder: Path) -> bytes:
 
 
 @pytest.fixture
-def two_builds(llmphase: Command, tiny_llama: Path, data_folder: Path) -> None:
+def two_builds(forked: Command, tiny_llama: Path, data_folder: Path) -> None:
     """Two runs of one model, the second twice as fast and made with another build."""
     for decode_ns, prefill_ns in ((5_000_000, 1_000_000), (2_500_000, 500_000)):
         script = EXACT | {"decode_ns": decode_ns, "prefill_ns": prefill_ns}
         arguments = ("-p", "0,64", "-n", "4", "-r", "3", "--quiet")
-        assert llmphase("profile", tiny_llama, *arguments, script=script).returncode == 0
+        assert forked("profile", tiny_llama, *arguments, script=script).returncode == 0
     newest = max((data_folder / "runs").glob("*.json"), key=lambda path: path.stat().st_mtime_ns)
     newest.write_text(newest.read_text().replace('"abc1234"', '"def5678"'))
 
@@ -204,9 +204,9 @@ def compared(script: Path, file: Path) -> list[list[str]]:
 @pytest.mark.usefixtures("two_builds")
 @pytest.mark.parametrize("form", ["jsonl", "sql"])
 def test_llama_cpps_own_script_compares_our_exports(
-    llmphase: Command, comparison_script: Path, tmp_path: Path, form: str
+    forked: Command, comparison_script: Path, tmp_path: Path, form: str
 ) -> None:
-    texts = [llmphase("report", run, "--format", f"llama-bench-{form}").stdout for run in ("last~1", "last")]
+    texts = [forked("report", run, "--format", f"llama-bench-{form}").stdout for run in ("last~1", "last")]
     folder = tmp_path / "compared"
     folder.mkdir()
     if form == "jsonl":

@@ -51,7 +51,7 @@ def test_a_clock_held_down_while_measuring_is_in_the_report(
 ) -> None:
     script = {"backend": "CUDA0", "buffers": ["CUDA0"], "prefill_ns": 10_000_000}
     outcome = llmphase(
-        *("profile", tiny_llama, "-p", "128", "-n", "4", "-r", "3", "--format", "json"),
+        *("profile", tiny_llama, "-p", "64", "-n", "4", "-r", "3", "--format", "json"),
         script=script,
         engine="sleeping",
         **driver,

@@ -116,6 +116,8 @@ class GroupSession:
         self._model = group.model
         self._workload = group.workload
         self._refusal = group.refusal
+        small = group.model.file_bytes <= _EXTRA_LOADS_MAX_BYTES
+        self._extra_loads = _EXTRA_LOADS if small and group.further_loads else 0
         self._prompt = group.prompt
         self._options = options
         self._policy = policy
@@ -259,9 +261,9 @@ class GroupSession:
 
     def _load_again(self) -> None:
         """More loads with the model in the page cache by now; with `--cold`, one more cold one first."""
-        if self._model.file_bytes > _EXTRA_LOADS_MAX_BYTES:
+        if not self._extra_loads:
             return
-        wanted = [True] * self._options.cold + [False] * _EXTRA_LOADS
+        wanted = [True] * self._options.cold + [False] * self._extra_loads
         for cold in wanted[: max(0, len(wanted) + 1 - self._record.loads_done)]:
             if _START_COST * self._record.longest_load_ns > self._time_left_ns():
                 return
@@ -289,8 +291,7 @@ class GroupSession:
         """Time that the whole request and the further loads will likely take, a quarter of the budget at the
         most: kept from the passes after the first."""
         request = None if self._beside_done else self._request_to_run()
-        loads = 0 if self._model.file_bytes > _EXTRA_LOADS_MAX_BYTES else _START_COST * _EXTRA_LOADS
-        expected_ns = loads * self._record.longest_load_ns
+        expected_ns = _START_COST * self._extra_loads * self._record.longest_load_ns
         if request is not None:
             expected_ns += request.expected_ns
         expected_ns += self._parts_ns()

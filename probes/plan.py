@@ -82,6 +82,8 @@ class PlannedGroup:
     """The user's own prompt, as the model gets it."""
     refusal: str | None = None
     """Why it is not even tried: it can not fit into memory."""
+    further_loads: bool = True
+    """Whether the model is loaded again in fresh processes, for the time that a load takes."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,10 +32,17 @@ def verify_remedies(
 ) -> tuple[Verified, ...]:
     """Measure the best `most` remedies that can be tried here, against the request as it was measured: with
     the settings that the run ended with, which a crash may have changed."""
-    group = dataclasses.replace(plan.groups[0], settings=run.groups[0].settings)
+    group = dataclasses.replace(
+        plan.groups[0], settings=run.groups[0].settings, further_loads=_waits_for_a_load(plan)
+    )
     plan = dataclasses.replace(plan, groups=(group,))
     tried = [remedy for remedy in remedies if remedy.try_with is not None][:most]
     return tuple(_verify(run, plan, remedy, machine, quiet=quiet) for remedy in tried)
+
+
+def _waits_for_a_load(plan: Plan) -> bool:
+    workload = plan.groups[0].workload
+    return workload is not None and workload.start != "loaded"
 
 
 def _verify(run: Run, plan: Plan, remedy: Remedy, machine: MachineFacts, *, quiet: bool) -> Verified:

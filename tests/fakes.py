@@ -16,6 +16,7 @@ import signal
 import stat
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from probes.engine import EngineError, OpenTimes
@@ -95,6 +96,8 @@ class Script:
     """A file's name: garbage, hangs and crashes happen while it is not there, and make it."""
     mute_vocabulary: bool = False
     """Of any text it makes one token."""
+    log_loads: str | None = None
+    """A file's name: each load adds a character to it."""
     no_template: bool = False
     print_noise: bool = False
     """Print on standard output at each evaluation, as native libraries do."""
@@ -170,6 +173,9 @@ class ScriptedEngine:
     def open_model(self, path: str, settings: Settings, progress: Callable[[float], None]) -> OpenTimes:
         self.calls.append(("open_model", path))
         self._settings = settings
+        if self.script.log_loads is not None:
+            with Path(self.script.log_loads).open("a") as log:
+                log.write(".")
         if self.script.hang_in_load:
             time.sleep(3600)
         if self.script.crash_in_load and self._may_misbehave():

@@ -180,6 +180,20 @@ def test_remedies_are_tried(llmphase: Command, tiny_llama: Path) -> None:
     assert tried[0]["measured_saved_s"] == pytest.approx(tried[0]["saved_s"], abs=0.1)
 
 
+@pytest.mark.parametrize(("start", "loads"), [((), 2), (("--warm",), 6)])
+def test_a_trial_loads_again_only_where_a_load_is_waited_for(
+    llmphase: Command, tiny_llama: Path, data_folder: Path, start: tuple[str, ...], loads: int
+) -> None:
+    log = data_folder.parent / "loads"
+    script = EXACT | {"log_loads": str(log)}
+    request = (tiny_llama, "-p", "1000", "-n", "4", *start)
+    diagnosed(llmphase, *request, script=script)
+    alone = len(log.read_text())
+    diagnosed(llmphase, *request, "--verify", "1", script=script)
+    # the request as it is and as changed; with a load in the wait, each two more times
+    assert len(log.read_text()) - 2 * alone == loads
+
+
 def test_an_interrupted_trial_ends_the_trials_and_the_run_is_named(
     environment: dict[str, str], tiny_llama: Path
 ) -> None:

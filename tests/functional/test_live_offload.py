@@ -30,7 +30,7 @@ def diagnosed(llmphase: Command, server: str, *arguments: str) -> dict[str, Any]
     outcome = llmphase(
         "diagnose",
         "demo",
-        *("--rpc", server, "--no-repack", "-p", "64", "-n", "48", "--budget", "18s", "--format", "json"),
+        *("--rpc", server, "--no-repack", "-p", "64", "-n", "48", "--budget", "30s", "--format", "json"),
         *arguments,
         timeout=300,
     )

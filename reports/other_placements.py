@@ -180,7 +180,7 @@ def _by_parts(run: Run, group: GroupResult, now: Now, layers: int, step: Parts) 
         prefill_s = now.prefill_s * prompt.ratio(layers, network_s)
     return Elsewhere(
         layers=layers,
-        decode_step_s=now.decode_step_s * step.ratio(layers, network_s),
+        decode_step_s=now.decode_step_s * step.unwatched(now.decode_step_s).ratio(layers, network_s),
         prefill_s=prefill_s,
     )
 

@@ -67,6 +67,21 @@ def test_the_network_comes_once_whatever_lies_there() -> None:
 
 
 @pytest.mark.parametrize(
+    ("whole_ms", "device_ms"),
+    [
+        (12.4, 1.4),  # 0.6 ms less than the parts together
+        (13.5, 2.0),  # no less: the run was slower as a whole
+        (11.5, 1.0),  # never below half of what was seen
+    ],
+)
+def test_what_watching_costs_is_the_devices(whole_ms: float, device_ms: float) -> None:
+    found = decode_parts(group(part()))
+    assert found is not None
+    assert found.unwatched(whole_ms / 1000).device_s == pytest.approx(device_ms / 1000)
+    assert found.unwatched(whole_ms / 1000).host_s == found.host_s
+
+
+@pytest.mark.parametrize(
     "settings", [{"n_cpu_moe": 4}, {"override_tensor": ("exps=CPU",)}, {"kv_offload": False}]
 )
 def test_where_tensors_lie_apart_from_their_layers_they_tell_nothing(settings: dict[str, Any]) -> None:

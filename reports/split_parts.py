@@ -37,9 +37,9 @@ class Parts:
         return self.host_s / self.total_s if self.total_s else 0.0
 
     def unwatched(self, whole_s: float) -> Parts:
-        """The parts of an evaluation that took `whole_s` without being watched. Watching sends a remote device
-        its graph anew each time: where the parts together took longer than the whole, that is the devices', up
-        to half of their time."""
+        """The parts of an evaluation that took `whole_s` without being watched. Watching sends a remote
+        device its graph anew each time: where the parts together took longer than the whole, that is the
+        devices', up to half of their time."""
         device_s = whole_s - self.host_s - self.output_s
         return dataclasses.replace(self, device_s=min(self.device_s, max(device_s, self.device_s / 2)))
 

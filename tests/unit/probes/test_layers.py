@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 import sample_runs as sample
 
@@ -39,6 +41,9 @@ def test_experts_of_the_first_layers_do_not_go_along() -> None:
     assert [moving_bytes(MODEL, layer, 2) for layer in (0, 1, 2)] == [(40, 0), (41, 0), (42, 60)]
     dense = sample.model(layer_bytes=(100,))
     assert moving_bytes(dense, 0, 1) == (100, 0)
+    # A run file may hold anything.
+    short = dataclasses.replace(MODEL, layer_expert_bytes=MODEL.layer_expert_bytes[:1])
+    assert moving_bytes(short, 2, 0) == (MODEL.layer_bytes[2], 0)
 
 
 def test_a_record_that_contradicts_itself_counts_the_least() -> None:

@@ -38,6 +38,7 @@ def first_on_device(n_layers: int, placed: int) -> int:
 
 def moving_bytes(model: ModelFacts, layer: int, n_cpu_moe: int) -> tuple[int, int]:
     """Weight bytes of a repeating layer that go where it lies: of what every token reads, and of experts,
-    which stay on the host in the first `n_cpu_moe` layers. A layer that a run file says nothing of has none."""
+    which stay on the host in the first `n_cpu_moe` layers. A layer that a run file says nothing of has
+    none."""
     experts = model.layer_expert_bytes[layer] if layer < len(model.layer_expert_bytes) else 0
     return model.layer_bytes[layer] - experts, 0 if layer < n_cpu_moe else experts

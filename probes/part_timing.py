@@ -15,8 +15,10 @@ from probes.engine import Engine
 from probes.records import Settings, StepParts
 from probes.step_parts import Node, last_layer_end, split_parts
 
-_STEPS = 8
-_PROMPTS = 2
+_STEPS, _MOST_STEPS = 8, 32
+_PROMPTS, _MOST_PROMPTS = 2, 6
+_EACH_NS = 2 * 10**9
+"""Of decode steps, and of prompts, there are more than the least while they take no longer together."""
 
 
 class PartTimer:
@@ -37,7 +39,7 @@ class PartTimer:
         engine.open_observed_context(self._settings)
         first = max(1, min(prompt_tokens, self._settings.n_ubatch, room_tokens))
         engine.run(engine.batch(0, first, logits=True))
-        steps = list(self._steps(first, min(_STEPS, (room_tokens - first - 1) // 2)))
+        steps = list(self._steps(first, min(_MOST_STEPS, (room_tokens - first - 1) // 2)))
         prompts = list(self._prompts(first)) if first > 1 else []
         return tuple(part for part in (*steps, *prompts) if part is not None)
 
@@ -45,10 +47,10 @@ class PartTimer:
         """One to settle the graph, then pairs; each step has its own position."""
         if most < 1:
             return
-        position = depth
+        position, begin_ns = depth, self._now_ns()
         end = last_layer_end(self._run(position, 1, None))
-        for _ in range(most):
-            if end is None or self._is_over():
+        for index in range(most):
+            if end is None or self._is_over(begin_ns, index >= _STEPS):
                 return
             plain, waiting = self._run(position + 1, 1, None), self._run(position + 2, 1, end)
             position += 2
@@ -56,9 +58,10 @@ class PartTimer:
 
     def _prompts(self, tokens: int) -> Iterator[StepParts | None]:
         self._engine.clear()
+        begin_ns = self._now_ns()
         end = last_layer_end(self._run(0, tokens, None))
-        for _ in range(_PROMPTS):
-            if end is None or self._is_over():
+        for index in range(_MOST_PROMPTS):
+            if end is None or self._is_over(begin_ns, index >= _PROMPTS):
                 return
             self._engine.clear()
             plain = self._run(0, tokens, None)
@@ -70,5 +73,6 @@ class PartTimer:
         batch: Any = self._engine.batch(start, count, logits=True)
         return self._engine.run_observed(batch, wait_after)
 
-    def _is_over(self) -> bool:
-        return self._now_ns() >= self._deadline_ns
+    def _is_over(self, begin_ns: int, is_enough: bool) -> bool:
+        now_ns = self._now_ns()
+        return now_ns >= self._deadline_ns or (is_enough and now_ns - begin_ns >= _EACH_NS)

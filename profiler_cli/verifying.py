@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _TRIAL_BUDGET_SHARE = 0.5
 """Of the diagnosis's own budget, for each trial."""
 _SHORT_WALK_TOKENS = 64
-_ROUNDS = 2
+_ROUNDS = 3
 """Loads of each, where both can not be loaded at once."""
 
 

@@ -213,16 +213,18 @@ class ScriptedEngine:
         self.cached_tokens = 0
 
     def run_observed(self, batch: tuple[int, int, bool], wait_after: int | None) -> list[ObservedNode]:
-        """Two nodes a layer and the output, of which the last of each piece takes what the piece costs."""
+        """Two nodes a layer and the output, of which the last of each piece takes what the piece costs:
+        together what the evaluation costs."""
         self.run(batch)
         whole_ns = self._cost_ns(*batch)
         on_host = _LAYERS - 1 - (self.script.gpu_layers - 1)
         names = [f"{kind}-{layer}" for layer in range(_LAYERS - 1) for kind in ("Kcur", "l_out")]
         nodes = [ObservedNode(name, index // 2 < on_host, 1000) for index, name in enumerate(names)]
         nodes.append(ObservedNode("result_output", False, 1000))
-        host_ns = whole_ns * on_host
-        device_ns = round(whole_ns * self.script.device_share * (_LAYERS - 1 - on_host))
-        output_ns = round(whole_ns * self.script.device_share)
+        share = self.script.device_share
+        layer_ns = whole_ns / (on_host + share * (_LAYERS - on_host))
+        host_ns, output_ns = round(layer_ns * on_host), round(layer_ns * share)
+        device_ns = whole_ns - host_ns - output_ns
         nodes[2 * on_host - 1] = dataclasses.replace(nodes[2 * on_host - 1], took_ns=host_ns)
         if wait_after is None:
             nodes[-1] = dataclasses.replace(nodes[-1], took_ns=device_ns + output_ns)

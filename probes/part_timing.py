@@ -3,7 +3,7 @@ context.
 
 Each is evaluated as it is, and once more waiting after the last layer, which costs a remote device a second
 message: the first tells host and devices apart, the second only what of the devices' time is the output
-layer.
+layer. A decode step once more waits after the first layer there, which tells what getting there costs.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 from probes.engine import Engine
 from probes.records import Settings, StepParts
-from probes.step_parts import Node, last_layer_end, split_parts
+from probes.step_parts import Node, first_device_layer_end, last_layer_end, split_parts
 
 _STEPS, _MOST_STEPS = 8, 32
 _PROMPTS, _MOST_PROMPTS = 2, 6
@@ -39,7 +39,7 @@ class PartTimer:
         engine.open_observed_context(self._settings)
         first = max(1, min(prompt_tokens, self._settings.n_ubatch, room_tokens))
         engine.run(engine.batch(0, first, logits=True))
-        steps = list(self._steps(first, min(_MOST_STEPS, (room_tokens - first - 1) // 2)))
+        steps = list(self._steps(first, min(_MOST_STEPS, (room_tokens - first - 1) // 3)))
         prompts = list(self._prompts(first)) if first > 1 else []
         return tuple(part for part in (*steps, *prompts) if part is not None)
 
@@ -53,8 +53,10 @@ class PartTimer:
             if end is None or self._is_over(begin_ns, index >= _STEPS):
                 return
             plain, waiting = self._run(position + 1, 1, None), self._run(position + 2, 1, end)
-            position += 2
-            yield split_parts(plain, waiting, end, tokens=1, position_tokens=position)
+            first = first_device_layer_end(plain)
+            entering = () if first is None else self._run(position + 3, 1, first)[: first + 1]
+            position += 3
+            yield split_parts(plain, waiting, end, entering=entering, tokens=1, position_tokens=position)
 
     def _prompts(self, tokens: int) -> Iterator[StepParts | None]:
         self._engine.clear()

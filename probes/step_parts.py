@@ -47,18 +47,26 @@ def last_layer_end(nodes: Sequence[Node]) -> int | None:
     return ends[-1] if ends and ends[-1] + 1 < len(nodes) else None
 
 
+def first_device_layer_end(nodes: Sequence[Node]) -> int | None:
+    """Index of the node that ends the first repeating layer whose end is on a device; None without one."""
+    ends = (i for i, node in enumerate(nodes) if node.name.startswith("l_out-") and node.on_host is False)
+    return next(ends, None)
+
+
 def split_parts(
     nodes: Sequence[Node],
     with_wait: Sequence[Node],
     end_of_layers: int,
     *,
+    entering: Sequence[Node] = (),
     tokens: int,
     position_tokens: int,
 ) -> StepParts | None:
     """Times of host and devices from two evaluations of one graph: one as it is, and one that waited after
     the node at `end_of_layers`, which tells the output layer from the layers.
 
-    None where host or devices hold no layer, or where the output layer does not come out on a device.
+    `entering` is a third one, up to the end of the first layer there. None where host or devices hold no
+    layer, or where the output layer does not come out on a device.
     """
     pieces, waited = _pieces(nodes), _pieces(with_wait[end_of_layers + 1 :])
     if not pieces or not waited or any(piece.on_host for piece in waited):
@@ -77,6 +85,7 @@ def split_parts(
         device_ns=device_ns - output_ns,
         device_layers=device_layers,
         output_ns=output_ns,
+        first_device_layer_ns=sum(piece.took_ns for piece in _pieces(entering) if not piece.on_host) or None,
     )
 
 

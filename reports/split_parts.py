@@ -25,6 +25,9 @@ class Parts:
     device_layers: int
     output_s: float
     """On a device."""
+    crossing_s: float | None
+    """Of the devices' time, what getting there costs, whatever lies there: moving, and waking what has slept
+    while the host computed. None: not told apart."""
 
     @property
     def total_s(self) -> float:
@@ -47,13 +50,15 @@ class Parts:
         """Time with this many layers on devices, the output layer counting as one, over the time now."""
         there = max(0, layers - 1)
         here = self.host_layers + self.device_layers - there
-        of_network = min(network_s, self.device_s / 2)
+        crossing = network_s if self.crossing_s is None else self.crossing_s
+        crossing = min(crossing, self.device_s / 2)
         host_each = self.host_s / self.host_layers
-        device_each = (self.device_s - of_network) / self.device_layers
+        device_each = (self.device_s - crossing) / self.device_layers
         if layers <= 0:
             slower = host_each / device_each if device_each else 1.0
             return (here * host_each + self.output_s * slower) / self.total_s
-        return (here * host_each + there * device_each + of_network + self.output_s) / self.total_s
+        entering = crossing if here else min(network_s, crossing)
+        return (here * host_each + there * device_each + entering + self.output_s) / self.total_s
 
 
 def decode_parts(group: GroupResult) -> Parts | None:
@@ -81,4 +86,15 @@ def _parts(group: GroupResult, timed: Sequence[StepParts]) -> Parts | None:
         device_s=statistics.median(one.device_ns for one in same) / 1e9,
         device_layers=last.device_layers,
         output_s=statistics.median(one.output_ns for one in same) / 1e9,
+        crossing_s=_crossing_s(same),
     )
+
+
+def _crossing_s(timed: Sequence[StepParts]) -> float | None:
+    """The first layer there takes a layer's time and the crossing; those behind it tell the former."""
+    found = [
+        one.first_device_layer_ns - (one.device_ns - one.first_device_layer_ns) / (one.device_layers - 1)
+        for one in timed
+        if one.first_device_layer_ns is not None and one.device_layers > 1
+    ]
+    return max(0.0, statistics.median(found) / 1e9) if found else None

@@ -138,6 +138,8 @@ class StepParts:
     device_layers: int
     output_ns: int
     """The output layer, on a device."""
+    first_device_layer_ns: int | None = None
+    """Of `device_ns`, until the first layer there is done: getting there, waking up, and that layer."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from sample_runs import settings
 from probes.engine import EngineError
 from probes.part_timing import PartTimer
 from probes.records import StepParts
-from probes.step_parts import last_layer_end, split_parts
+from probes.step_parts import first_device_layer_end, last_layer_end, split_parts
 
 US = 1000
 SHORT = 1 * US
@@ -61,6 +61,16 @@ def test_the_output_layer_is_taken_off_the_devices_time() -> None:
     )
 
 
+def test_the_first_layer_there_tells_what_getting_there_costs() -> None:
+    assert first_device_layer_end(PLAIN) == 5
+    assert first_device_layer_end([dataclasses.replace(node, on_host=True) for node in PLAIN]) is None
+    entering = [*PLAIN[:5], dataclasses.replace(PLAIN[5], took_ns=1200 * US)]
+    found = split_parts(PLAIN, WAITING, END, entering=entering, tokens=1, position_tokens=64)
+    assert found is not None
+    assert found.first_device_layer_ns == 1200 * US
+    assert found.device_ns == 2000 * US
+
+
 def test_a_layer_is_where_most_of_its_nodes_are() -> None:
     more_here = [*PLAIN[:4], ObservedNode("attn_out-1", True, SHORT), *PLAIN[4:]]
     found = split_parts(more_here, [PLAIN[0], *WAITING], END + 1, tokens=1, position_tokens=0)
@@ -102,13 +112,16 @@ def test_steps_come_behind_the_first_micro_batch_and_it_is_timed_itself() -> Non
     engine, asked = timer(depth_ns=0, decode_ns=4_600_000)
     found = asked.measure(400, 1000)
     steps, prompts = [one for one in found if one.tokens == 1], [one for one in found if one.tokens > 1]
-    # 65 steps of 4.6 ms take less than two seconds, 13 prompts of 128 ms do, too.
+    # 97 steps of 4.6 ms take less than two seconds, 13 prompts of 128 ms do, too.
     assert len(steps) == 32
     assert [one.tokens for one in prompts] == [128] * 6
     # Of 4.6 ms, two layers here take 2 of 2.3 parts, two there 0.2 and the output 0.1.
     assert {(one.host_ns, one.host_layers) for one in steps} == {(4_000_000, 2)}
     assert {(one.device_ns, one.device_layers, one.output_ns) for one in steps} == {(400_000, 2, 200_000)}
-    assert steps[0].position_tokens == 130
+    assert steps[0].position_tokens == 131
+    # The scripted device is done with its first layer when it is done with all.
+    assert {one.first_device_layer_ns for one in steps} == {400_000}
+    assert {one.first_device_layer_ns for one in prompts} == {None}
     assert prompts[0].host_ns == pytest.approx(128 * 1_000_000 * 2 / 2.3, abs=1)
     assert engine.calls[0][0] == "open_observed_context"
 
@@ -120,8 +133,8 @@ def test_slow_ones_are_no_more_than_it_takes() -> None:
 
 
 def test_no_more_steps_than_there_is_room_for() -> None:
-    _, asked = timer(room=134)
-    assert len([one for one in asked.measure(400, 134) if one.tokens == 1]) == 2
+    _, asked = timer(room=136)
+    assert len([one for one in asked.measure(400, 136) if one.tokens == 1]) == 2
     _, asked = timer(room=128)
     assert {one.tokens for one in asked.measure(400, 128)} == {128}
 

@@ -66,6 +66,21 @@ def test_the_network_comes_once_whatever_lies_there() -> None:
     assert found.ratio(31, 1.0) == pytest.approx((30 * 0.1 + 1 + 1) / 13)
 
 
+def test_getting_there_is_told_from_the_layers_there() -> None:
+    # The first of ten layers takes 0.65 of 2 ms, the other nine 0.15 each: 0.5 to get there.
+    found = decode_parts(group(part(first_device_layer_ns=650_000)))
+    assert found is not None
+    assert found.crossing_s == pytest.approx(0.0005)
+    # A layer more there costs 0.15; with all of them there nothing is woken up, and the network stays.
+    assert found.ratio(21, 0.0001) == pytest.approx((10 * 0.5 + 20 * 0.15 + 0.5 + 1) / 13)
+    assert found.ratio(31, 0.0001) == pytest.approx((30 * 0.15 + 0.1 + 1) / 13)
+    assert found.ratio(31, 1.0) == pytest.approx((30 * 0.15 + 0.5 + 1) / 13)
+    # Noise that makes the first one quicker is no gain.
+    quick = decode_parts(group(part(first_device_layer_ns=100_000)))
+    assert quick is not None
+    assert quick.crossing_s == 0.0
+
+
 @pytest.mark.parametrize(
     ("whole_ms", "device_ms"),
     [

@@ -173,8 +173,9 @@ class Evidence:
     fitting_layers_prefill_s: float | None = None
     """The same for the evaluated prompt."""
     host_layers_share: float | None = None
-    """Of a decode step of a split model, what the layers on the host take, timed within the run: the times of
-    other placements then rest on it, too."""
+    """Of a decode step of a split model, what the layers on the host take, timed within the run."""
+    layers_timed: bool | None = None
+    """Whether the times of other placements rest on what a layer took in both memories within the run."""
     no_layers_step_s: float | None = None
     """Predicted seconds a token with no layer on a device; None where none is."""
     no_layers_prefill_s: float | None = None

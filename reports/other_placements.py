@@ -152,7 +152,8 @@ def elsewhere(
     resolved = group.resolved
     if resolved is None or resolved.n_gpu_layers is None:
         return None
-    if n_cpu_moe is None and (parts := decode_parts(group)) is not None:
+    parts = decode_parts(group) if n_cpu_moe is None else None
+    if parts is not None and parts.tells_layers:
         return _by_parts(run, group, now, layers, parts)
     if not run.ceilings:
         return None

@@ -79,7 +79,9 @@ def run_evidence(
         facts.update(_request_facts(group, asked, fit))
         _add(facts, "measured", _ceiling_facts(run, group, asked))
         parts = decode_parts(group)
-        _add(facts, "measured", {"host_layers_share": None if parts is None else parts.host_share})
+        if parts is not None:
+            timed = {"host_layers_share": parts.host_share, "layers_timed": parts.tells_layers}
+            _add(facts, "measured", timed)
         _add(facts, "estimated", _other_placements(run, group, asked, facts))
     values = {name: value for name, (value, _) in facts.items()}
     sources = {name: source for name, (_, source) in facts.items()}

@@ -14,6 +14,9 @@ from collections.abc import Sequence
 
 from probes.records import GroupResult, StepParts
 
+_LEAST_THERE = 1 / 3
+"""Of the layers."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
@@ -38,6 +41,12 @@ class Parts:
     def host_share(self) -> float:
         """Of the time, what the layers on the host take."""
         return self.host_s / self.total_s if self.total_s else 0.0
+
+    @property
+    def tells_layers(self) -> bool:
+        """Whether enough layers are on devices for the time of one to be told: the few of a small share drown
+        in what getting there costs."""
+        return self.device_layers >= _LEAST_THERE * (self.host_layers + self.device_layers)
 
     def unwatched(self, whole_s: float) -> Parts:
         """The parts of an evaluation that took `whole_s` without being watched. Watching sends a remote

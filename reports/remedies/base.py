@@ -138,8 +138,7 @@ def placed(evidence: Evidence, then_s: float, now_s: float, least_now_s: float |
     in two memories in turns, which goes, and in part the machine's, which stays; one run does not tell which:
     the geometric mean of both, between them.
     """
-    is_timed = evidence.host_layers_share is not None
-    beyond = now_s / least_now_s if least_now_s and not is_timed else 0.0
+    beyond = now_s / least_now_s if least_now_s and not evidence.layers_timed else 0.0
     if beyond <= 1 / HEALTHY:
         return between(then_s, then_s * (1 - WORTH), then_s * (1 + WORTH))
     healthy_s = then_s / HEALTHY / beyond

@@ -193,7 +193,6 @@ def _layers_by_rates(situation: Situation) -> Remedy | None:
     now, decode_s = evidence.decode_step_s, situation.waits.decode_s
     if step is None or now is None or decode_s is None:
         return None
-    timed = evidence.host_layers_share is not None
     parts = {"decode": placed(evidence, decode_s * step / now, decode_s, situation.least_decode_s)}
     if prefill is not None and situation.waits.prefill_s is not None:
         parts["prefill"] = placed(evidence, prefill, situation.waits.prefill_s, evidence.prefill_ceiling_s)
@@ -205,7 +204,7 @@ def _layers_by_rates(situation: Situation) -> Remedy | None:
         code="gpu-layers",
         title=_OFF_TITLE if takes_off else _layers_title(layers),
         basis="what a layer took here and there in this run"
-        if timed
+        if evidence.layers_timed
         else "the measured rates of host and device at this model's own sizes",
         how=_layers_how(layers),
         cost="none" if takes_off else "device memory, which a larger context then lacks",

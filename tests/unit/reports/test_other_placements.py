@@ -199,7 +199,7 @@ def test_what_goes_with_mixing_is_between_all_and_nothing() -> None:
         found = placed(Evidence(), 0.4, 1.0, least_s)
         assert (found.value_s, found.low_s, found.high_s) == pytest.approx((0.4, 0.36, 0.44))
     # Where the parts were timed, both memories were seen as they are.
-    timed = placed(Evidence(host_layers_share=0.5), 0.4, 1.0, 0.5)
+    timed = placed(Evidence(layers_timed=True), 0.4, 1.0, 0.5)
     assert (timed.value_s, timed.low_s, timed.high_s) == pytest.approx((0.4, 0.36, 0.44))
 
 

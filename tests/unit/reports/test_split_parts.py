@@ -104,6 +104,18 @@ def test_where_tensors_lie_apart_from_their_layers_they_tell_nothing(settings: d
     assert decode_parts(group()) is None
 
 
+def test_few_layers_there_do_not_tell_what_one_takes() -> None:
+    few = decode_parts(group(part(host_layers=21, device_layers=9)))
+    enough = decode_parts(group(part(host_layers=20, device_layers=10)))
+    assert few is not None
+    assert enough is not None
+    assert (few.tells_layers, enough.tells_layers) == (False, True)
+    # Without ceilings nothing else tells.
+    split = group(part(host_layers=21, device_layers=9))
+    now = Now(decode_step_s=0.013, prefill_s=None, prompt_tokens=0, depth_tokens=64)
+    assert elsewhere(sample.run(split, ceilings=()), split, now, 31) is None
+
+
 def test_a_request_elsewhere_is_told_by_its_parts_without_ceilings() -> None:
     split = group(part(), part(200, 40, 2, tokens=64, position_tokens=0))
     link = LinkFacts(server="127.0.0.1:50052", round_trip_s=0.0, to_bytes_s=1e9, from_bytes_s=1e9, unknown={})

@@ -229,8 +229,10 @@ class ScriptedEngine:
         if wait_after is None:
             nodes[-1] = dataclasses.replace(nodes[-1], took_ns=device_ns + output_ns)
         else:
-            nodes[wait_after] = dataclasses.replace(nodes[wait_after], took_ns=device_ns)
-            nodes[-1] = dataclasses.replace(nodes[-1], took_ns=output_ns)
+            layers_done = wait_after // 2 + 1 - on_host
+            done_ns = device_ns * layers_done // (_LAYERS - 1 - on_host)
+            nodes[wait_after] = dataclasses.replace(nodes[wait_after], took_ns=done_ns)
+            nodes[-1] = dataclasses.replace(nodes[-1], took_ns=device_ns - done_ns + output_ns)
         return nodes
 
     def resolved(self) -> Resolved:

@@ -119,8 +119,7 @@ def test_steps_come_behind_the_first_micro_batch_and_it_is_timed_itself() -> Non
     assert {(one.host_ns, one.host_layers) for one in steps} == {(4_000_000, 2)}
     assert {(one.device_ns, one.device_layers, one.output_ns) for one in steps} == {(400_000, 2, 200_000)}
     assert steps[0].position_tokens == 131
-    # The scripted device is done with its first layer when it is done with all.
-    assert {one.first_device_layer_ns for one in steps} == {400_000}
+    assert {one.first_device_layer_ns for one in steps} == {200_000}
     assert {one.first_device_layer_ns for one in prompts} == {None}
     assert prompts[0].host_ns == pytest.approx(128 * 1_000_000 * 2 / 2.3, abs=1)
     assert engine.calls[0][0] == "open_observed_context"

@@ -157,7 +157,10 @@ def measure_ceilings_of(
         other_buffers=(*buffers, _REPACKED) if group.settings.repack else buffers,
         memory_bytes=machine.memory_available_bytes,
         servers=group.settings.rpc_servers,
-        budget_s=ceilings_budget_s(group.settings.rpc_servers) * len(others | {resolved.threads}),
+        budget_s=min(
+            ceilings_budget_s(group.settings.rpc_servers) * len(others | {resolved.threads}),
+            _ANSWER_TIMEOUT_S / 2,
+        ),
     )
     return _ceilings(command, machine, engine)
 

@@ -44,7 +44,7 @@ class PartTimer:
         return tuple(part for part in (*steps, *prompts) if part is not None)
 
     def _steps(self, depth: int, most: int) -> Iterator[StepParts | None]:
-        """One to settle the graph, then pairs; each step has its own position."""
+        """One to settle the graph, then three at a time; each step has its own position."""
         if most < 1:
             return
         position, begin_ns = depth, self._now_ns()

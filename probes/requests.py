@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 from probes.records import CellResult, Workload
 
-PART_PROMPTS, PART_STEPS = 6, 17
-"""Micro-batches of the prompt, and decode steps, that timing a split model's parts takes."""
+PART_PROMPTS, PART_STEPS = 6, 25
+"""Micro-batches of the prompt, and decode steps, that timing a split model's parts takes at the least."""
 _NEAR_TOKENS = 128
 _MOST_TOKENS = 512
 """Of a profile, the request is run at the length nearest to the first, up to the second: enough to check the

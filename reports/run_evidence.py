@@ -398,7 +398,8 @@ def _ceiling_facts(run: Run, group: GroupResult, asked: Workload) -> dict[str, A
     depth = asked.prompt_tokens + max(asked.output_tokens - 2, 0) / 2
     transfers = [one.transfer_bytes_s for one in run.ceilings if one.transfer_bytes_s]
     threads = group.resolved.threads if group.resolved else None
-    hosts = [one.memory_bytes_s for one in run.ceilings if one.threads == threads and one.memory_bytes_s]
+    of_run = [one for one in run.ceilings if one.threads is not None and one.threads == threads]
+    hosts = [one.memory_bytes_s for one in of_run if one.memory_bytes_s]
     facts: dict[str, Any] = {
         "transfer_bytes_s": min(transfers, default=None),
         "memory_bandwidth_bytes_s": max(hosts, default=None),

@@ -1,9 +1,10 @@
 """What a split model would take with its layers elsewhere, by what its parts took in this very run.
 
-    time(L) = host layers * host time a layer + device layers * device time a layer + network + output layer
+    time(L) = host layers * host time a layer + device layers * device time a layer + crossing + output layer
 
 Each memory's time a layer is its part's over its number of layers, as timed within single evaluations
-(`probes.step_parts`); the network's share of a remote device comes once, whatever lies there.
+(`probes.step_parts`). Crossing is what getting to the device costs, whatever lies there: with all layers
+there the network's share is left of it.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TypeVar
 
 from probes.disturbance import Sampler
@@ -36,7 +36,8 @@ class Conversation:
     """Talks with one worker of its own.
 
     `hear` gets each event that is not the one waited for, `notice` what else the machine did about once a
-    second. Any failure of the worker ends it, so that nothing it says later is taken for an answer.
+    second, of which what `companions` do is none. Any failure of the worker ends it, so that nothing it says
+    later is taken for an answer.
     """
 
     def __init__(
@@ -45,13 +46,14 @@ class Conversation:
         hear: Callable[[Event], None],
         notice: Callable[[Disturbance], None],
         phase: Callable[[], str],
+        companions: Collection[int] = (),
     ) -> None:
         self.patience = patience
         self._hear = hear
         self._notice = notice
         self._phase = phase
         self._worker = WorkerProcess()
-        self._sampler = Sampler(self._worker.pid)
+        self._sampler = Sampler(self._worker.pid, companions=companions)
         self._looked_s = time.monotonic()
 
     def __enter__(self) -> Conversation:

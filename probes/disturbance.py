@@ -14,7 +14,7 @@ import mmap
 import os
 import sys
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -67,6 +67,7 @@ class _Worker:
 class Sampler:
     """Differences between one moment and the next; made when the worker starts.
 
+    `companions` are processes that compute for the worker: servers of remote devices on this machine.
     `clock` gives the times that the samples carry, `root` is where /proc and /sys are looked for.
     """
 
@@ -74,16 +75,19 @@ class Sampler:
         self,
         worker_pid: int,
         *,
+        companions: Collection[int] = (),
         clock: Clock | None = None,
         root: Path = Path("/"),
         use_proc: bool | None = None,
     ) -> None:
         self._pid = worker_pid
+        self._companions = companions
         self._clock: Clock = clock or MonotonicClock()
         self._root = root
         self._use_proc = sys.platform.startswith("linux") if use_proc is None else use_proc
         self._cpu_groups = cgroups.groups("cpu", root) if self._use_proc else ()
         self._system, self._worker, self._own_s, self._time_ns = self._read()
+        self._companions_s = self._read_companions()
 
     def sample(self, phase: str) -> Disturbance:
         """What happened since the sample before, or since the sampler was made.
@@ -92,6 +96,7 @@ class Sampler:
         could tell is None then.
         """
         system, worker, own_s, time_ns = self._read()
+        companions_s = self._read_companions()
         if worker.started != self._worker.started:
             worker = _Worker()
         earlier, duration_ns = self._worker, time_ns - self._time_ns
@@ -102,7 +107,7 @@ class Sampler:
             foreign_cpus=_foreign_cpus(
                 _growth(self._system.busy_s, system.busy_s),
                 _growth(earlier.cpu_s, worker.cpu_s),
-                own_s - self._own_s,
+                own_s - self._own_s + _growth_of_all(self._companions_s, companions_s),
                 duration_ns / 1e9,
             ),
             steal_fraction=_share(
@@ -118,6 +123,7 @@ class Sampler:
             cpu_clock_max_hz=worker.cpu_clock_max_hz,
         )
         self._system, self._worker, self._own_s, self._time_ns = system, worker, own_s, time_ns
+        self._companions_s = companions_s
         return disturbance
 
     def _read(self) -> tuple[_System, _Worker, float, int]:
@@ -127,6 +133,14 @@ class Sampler:
             system = _linux_system(self._root, self._cpu_groups)
             return system, _linux_worker(self._root, self._pid), own_s, time_ns
         return _portable_system(), _portable_worker(self._pid), own_s, time_ns
+
+    def _read_companions(self) -> dict[int, float]:
+        """CPU time of those that are there and may be asked."""
+        found = {
+            pid: _linux_worker(self._root, pid) if self._use_proc else _portable_worker(pid)
+            for pid in self._companions
+        }
+        return {pid: process.cpu_s for pid, process in found.items() if process.cpu_s is not None}
 
 
 def busiest_processes(exclude: Collection[int], interval_s: float = 0.2) -> list[tuple[str, float]] | None:
@@ -170,6 +184,11 @@ def _growth(before: Number | None, after: Number | None) -> Number | None:
     return after - before
 
 
+def _growth_of_all(before: Mapping[int, float], after: Mapping[int, float]) -> float:
+    """Of the processes that are there at both times."""
+    return sum(max(0.0, after[pid] - before[pid]) for pid in before.keys() & after.keys())
+
+
 def _share(part: float | None, whole: float | None) -> float | None:
     return None if part is None or not whole else min(1.0, part / whole)
 
@@ -177,7 +196,7 @@ def _share(part: float | None, whole: float | None) -> float | None:
 def _foreign_cpus(
     busy_s: float | None, worker_s: float | None, own_s: float, elapsed_s: float
 ) -> float | None:
-    """CPUs' worth of time that was neither the worker's nor ours.
+    """CPUs' worth of time that was neither the worker's nor ours: `own_s` is this process's and companions'.
 
     Never below zero: the system counts in ticks (often 10 ms), our own time is exact.
     """

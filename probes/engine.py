@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Protocol, cast
 
 from probes.clock import Clock, MonotonicClock
@@ -70,12 +70,17 @@ class Engine(Protocol):
         ...
 
     def open_observed_context(self, settings: Settings) -> None:
-        """Put a context in the place of the present one that tells its parts. Raises EngineError."""
+        """Put two contexts in the place of the present one: an ordinary one, which is in use, and one that
+        tells its parts. Raises EngineError."""
         ...
 
-    def run_observed(self, batch: Any, wait_after: int | None) -> Sequence[Node]:
-        """Evaluate a batch in an observed context: the graph's nodes with their times. It waits after the
-        node at `wait_after`, too. Raises EngineError."""
+    def use_observed_context(self, is_used: bool) -> None:
+        """Go on in the context that tells its parts, or in the ordinary one; each has its own cache."""
+        ...
+
+    def run_observed(self, batch: Any, wait_after: Collection[int]) -> Sequence[Node]:
+        """Evaluate a batch in the observed context: the graph's nodes with their times. It waits after the
+        nodes at `wait_after`, too. Raises EngineError."""
         ...
 
     def resolved(self) -> Resolved:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 import time
+from collections.abc import Collection
 from typing import Any
 
 from llama_cpp import llama_cpp as lib
@@ -33,6 +34,9 @@ class ObservedNode:
     """Its result lies in the host's memory; None: it is a view of another node's."""
     took_ns: int
     """Until the engine came to the next one."""
+    computed_ns: int | None
+    """Of `took_ns`, until its piece was computed: what follows moves results to the next piece's device. None
+    where it was not waited for."""
 
 
 class GraphObserver:
@@ -40,30 +44,38 @@ class GraphObserver:
 
     def __init__(self) -> None:
         self._asked: list[tuple[int, int]] = []
-        self._wait_after: int | None = None
+        self._computed_ns: dict[int, int] = {}
+        self._wait_after: Collection[int] = ()
         self._room = ctypes.create_string_buffer(_NUMBER_BYTES)
         self.callback = lib.ggml_backend_sched_eval_callback(self._on_node)
 
     def _on_node(self, tensor: int, ask: bool, _user_data: Any) -> bool:
         if ask:
             self._asked.append((time.perf_counter_ns(), tensor))
-            return len(self._asked) - 1 == self._wait_after
+            return len(self._asked) - 1 in self._wait_after
+        self._computed_ns[len(self._asked) - 1] = time.perf_counter_ns()
         # A remote device is done when it answers, not when it has the work.
         ggml().ggml_backend_tensor_get(tensor, self._room, 0, _NUMBER_BYTES)
         return True
 
-    def begin(self, wait_after: int | None) -> None:
-        """Listen anew. `wait_after` is the index of a node after which computing is to be waited for, so that
-        it ends a piece."""
+    def begin(self, wait_after: Collection[int]) -> None:
+        """Listen anew. `wait_after` are indices of nodes after which computing is to be waited for, so that
+        they end a piece."""
         self._asked = []
+        self._computed_ns = {}
         self._wait_after = wait_after
 
     def nodes(self, end_ns: int) -> tuple[ObservedNode, ...]:
         """What was computed since `begin` until `end_ns`, before anything else is."""
         times = [at_ns for at_ns, _ in self._asked] + [end_ns]
         return tuple(
-            ObservedNode(_name(tensor), _is_on_host(tensor), times[index + 1] - times[index])
-            for index, (_, tensor) in enumerate(self._asked)
+            ObservedNode(
+                name=_name(tensor),
+                on_host=_is_on_host(tensor),
+                took_ns=times[index + 1] - at_ns,
+                computed_ns=self._computed_ns[index] - at_ns if index in self._computed_ns else None,
+            )
+            for index, (at_ns, tensor) in enumerate(self._asked)
         )
 
 

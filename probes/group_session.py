@@ -12,6 +12,7 @@ from probes.conversation import Conversation
 from probes.disturbed_passes import DisturbedPasses
 from probes.errors import LlmphaseError
 from probes.group_record import GroupRecord
+from probes.loopback_servers import serving_processes
 from probes.messages import (
     BesideDone,
     CellMeasured,
@@ -118,6 +119,7 @@ class GroupSession:
         self._refusal = group.refusal
         small = group.model.file_bytes <= _EXTRA_LOADS_MAX_BYTES
         self._extra_loads = _EXTRA_LOADS if small and group.further_loads else 0
+        self._times_parts = group.times_parts and group.workload is not None
         self._prompt = group.prompt
         self._options = options
         self._policy = policy
@@ -166,7 +168,7 @@ class GroupSession:
         self._deadline_ns, self._is_finishing = deadline_ns, True
         if self._talk is not None and self._time_left_ns() > 0 and not self._beside_done:
             self._guarded("beside", self._run_beside)
-        if self._talk is not None and self._record.is_split and self._workload is not None:
+        if self._talk is not None and self._record.is_split and self._times_parts:
             self._guarded("parts", self._time_parts)
         self.end()
         if self._record.is_loaded:
@@ -222,7 +224,8 @@ class GroupSession:
 
     def _begin_talk(self) -> Conversation:
         patience = Patience(self._options.cell_timeout_ns, self._model.file_bytes)
-        return Conversation(patience, self._hear, self._notice, lambda: self._doing.phase)
+        serving = serving_processes(self._record.settings.rpc_servers)
+        return Conversation(patience, self._hear, self._notice, lambda: self._doing.phase, serving)
 
     def _load_in(self, talk: Conversation, *, warm_up: bool) -> Loaded:
         fraction = cached_fraction(self._model.files)
@@ -383,7 +386,7 @@ class GroupSession:
         self._record.take_parts(talk.ask(command, PartsTimed).parts)
 
     def _parts_ns(self) -> int:
-        if self._workload is None or not self._record.is_split:
+        if self._workload is None or not self._record.is_split or not self._times_parts:
             return 0
         return parts_ns(self._workload, self._record.measured(), self._record.settings.n_ubatch)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -78,6 +78,9 @@ class LlamaEngine:
         self._model: Any = None
         self._context: Any = None
         self._memory: Any = None
+        self._observed_context: Any = None
+        self._ordinary_context: Any = None
+        """While there are two; `_context` is the one in use."""
         self._vocab: Any = None
         self._settings: Settings | None = None
         self._cut: str = "remove"
@@ -208,8 +211,16 @@ class LlamaEngine:
         params = self._context_params(settings)
         params.cb_eval = self._observer.callback
         self._open_context(params, settings)
+        self._observed_context, self._context = self._context, None
+        self.open_context(settings)
+        self._ordinary_context = self._context
 
-    def run_observed(self, batch: Any, wait_after: int | None) -> Sequence[ObservedNode]:
+    def use_observed_context(self, is_used: bool) -> None:
+        """See Engine."""
+        self._context = self._observed_context if is_used else self._ordinary_context
+        self._memory = lib.llama_get_memory(self._context)
+
+    def run_observed(self, batch: Any, wait_after: Collection[int]) -> Sequence[ObservedNode]:
         """See Engine."""
         assert self._observer is not None
         self._observer.begin(wait_after)
@@ -416,9 +427,10 @@ class LlamaEngine:
         self._model = None
 
     def _free_context(self) -> None:
-        if self._context:
-            lib.llama_free(self._context)
-        self._context = self._memory = None
+        contexts = (self._context, self._observed_context, self._ordinary_context)
+        for context in {context for context in contexts if context}:
+            lib.llama_free(context)
+        self._context = self._memory = self._observed_context = self._ordinary_context = None
 
 
 def _encoded(path: str) -> bytes:

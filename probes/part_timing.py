@@ -1,28 +1,31 @@
-"""Times the parts of a split model: a few decode steps and a prompt's first micro-batch, in an observed
-context.
+"""Times the parts of a split model: a few decode steps and a prompt's first micro-batch.
 
-Each is evaluated as it is, and once more waiting after the last layer, which costs a remote device a second
-message: the first tells host and devices apart, the second only what of the devices' time is the output
-layer. A decode step once more waits after the first layer there, which tells what getting there costs.
+Watching costs something: the engine computes piece by piece, and sends a remote device its graph anew each
+time. So the same evaluations run in two contexts in turn, one that is watched and one that is not. A watched
+one waits where the host is done, which tells computing from moving; another one after the last layer, which
+tells the layers from the output; and a decode step once more after the first layer there, which tells the
+layers from what each stay there costs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+import dataclasses
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 from probes.engine import Engine
 from probes.records import Settings, StepParts
-from probes.step_parts import Node, first_device_layer_end, last_layer_end, split_parts
+from probes.step_parts import Marks, Node, marks, split_parts
 
-_STEPS, _MOST_STEPS = 8, 32
+_ROUNDS, _MOST_ROUNDS = 5, 64
+_STEPS = 3
+"""Positions of a round, in each context."""
 _PROMPTS, _MOST_PROMPTS = 2, 6
-_EACH_NS = 2 * 10**9
+_EACH_NS = 4 * 10**9
 """Of decode steps, and of prompts, there are more than the least while they take no longer together."""
 
 
 class PartTimer:
-    """Of a loaded model whose tokens are laid ready. The engine's context is an observed one afterwards."""
+    """Of a loaded model whose tokens are laid ready. The engine has two other contexts afterwards."""
 
     def __init__(
         self, engine: Engine, settings: Settings, now_ns: Callable[[], int], deadline_ns: int
@@ -35,45 +38,77 @@ class PartTimer:
     def measure(self, prompt_tokens: int, room_tokens: int) -> tuple[StepParts, ...]:
         """Decode steps behind the prompt's first micro-batch, then that itself, as far as the time allows.
         `room_tokens` are laid ready and fit into the context. Raises EngineError."""
-        engine = self._engine
-        engine.open_observed_context(self._settings)
         first = max(1, min(prompt_tokens, self._settings.n_ubatch, room_tokens))
-        engine.run(engine.batch(0, first, logits=True))
-        steps = list(self._steps(first, min(_MOST_STEPS, (room_tokens - first - 1) // 3)))
+        most = min(room_tokens, first + 1 + _STEPS * _MOST_ROUNDS)
+        # Two contexts have to find room where one was.
+        self._engine.open_observed_context(
+            dataclasses.replace(self._settings, n_ctx=min(self._settings.n_ctx, most))
+        )
+        for is_observed in (True, False):
+            self._engine.use_observed_context(is_observed)
+            self._engine.run(self._engine.batch(0, first, logits=True))
+        steps = list(self._steps(first, (most - first - 1) // _STEPS))
         prompts = list(self._prompts(first)) if first > 1 else []
         return tuple(part for part in (*steps, *prompts) if part is not None)
 
     def _steps(self, depth: int, most: int) -> Iterator[StepParts | None]:
-        """One to settle the graph, then three at a time; each step has its own position."""
+        """One to settle the graphs, then a round at a time; each step has its own position."""
         if most < 1:
             return
-        position, begin_ns = depth, self._now_ns()
-        end = last_layer_end(self._run(position, 1, None))
+        self._unwatched_ns(depth, 1)
+        found = marks(self._watched(depth, 1, ()))
+        position, begin_ns = depth + 1, self._now_ns()
         for index in range(most):
-            if end is None or self._is_over(begin_ns, index >= _STEPS):
+            if found is None or self._is_over(begin_ns, index >= _ROUNDS):
                 return
-            plain, waiting = self._run(position + 1, 1, None), self._run(position + 2, 1, end)
-            first = first_device_layer_end(plain)
-            entering = () if first is None else self._run(position + 3, 1, first)[: first + 1]
-            position += 3
-            yield split_parts(plain, waiting, end, entering=entering, tokens=1, position_tokens=position)
+            yield split_parts(
+                self._watched(position, 1, (found.host_end,)),
+                self._watched(position + 1, 1, (found.host_end, found.last_end)),
+                found,
+                entering=self._watched(position + 2, 1, (found.host_end, found.first_end)),
+                whole_ns=self._settled_steps_ns(position),
+                tokens=1,
+                position_tokens=position,
+            )
+            position += _STEPS
+
+    def _settled_steps_ns(self, position: int) -> tuple[int, ...]:
+        """Steps behind an untimed one: the devices get their graph anew after the other context's."""
+        self._engine.use_observed_context(False)
+        self._unwatched_ns(position, 1)
+        return tuple(self._unwatched_ns(position + index, 1) for index in range(1, _STEPS))
 
     def _prompts(self, tokens: int) -> Iterator[StepParts | None]:
-        self._engine.clear()
         begin_ns = self._now_ns()
-        end = last_layer_end(self._run(0, tokens, None))
+        found: Marks | None = None
         for index in range(_MOST_PROMPTS):
-            if end is None or self._is_over(begin_ns, index >= _PROMPTS):
+            if self._is_over(begin_ns, index >= _PROMPTS):
                 return
+            if found is None:
+                found = marks(self._fresh_prompt(tokens, ()))
+            if found is None:
+                return
+            plain = self._fresh_prompt(tokens, (found.host_end,))
+            waiting = self._fresh_prompt(tokens, (found.host_end, found.last_end))
+            self._engine.use_observed_context(False)
             self._engine.clear()
-            plain = self._run(0, tokens, None)
-            self._engine.clear()
-            waiting = self._run(0, tokens, end)
-            yield split_parts(plain, waiting, end, tokens=tokens, position_tokens=0)
+            whole_ns = (self._unwatched_ns(0, tokens),)
+            yield split_parts(plain, waiting, found, whole_ns=whole_ns, tokens=tokens, position_tokens=0)
 
-    def _run(self, start: int, count: int, wait_after: int | None) -> Sequence[Node]:
-        batch: Any = self._engine.batch(start, count, logits=True)
-        return self._engine.run_observed(batch, wait_after)
+    def _fresh_prompt(self, tokens: int, wait_after: Collection[int]) -> Sequence[Node]:
+        self._engine.use_observed_context(True)
+        self._engine.clear()
+        return self._watched(0, tokens, wait_after)
+
+    def _watched(self, start: int, count: int, wait_after: Collection[int]) -> Sequence[Node]:
+        self._engine.use_observed_context(True)
+        return self._engine.run_observed(self._engine.batch(start, count, logits=True), wait_after)
+
+    def _unwatched_ns(self, start: int, count: int) -> int:
+        batch = self._engine.batch(start, count, logits=True)
+        begin_ns = self._now_ns()
+        self._engine.run(batch)
+        return self._now_ns() - begin_ns
 
     def _is_over(self, begin_ns: int, is_enough: bool) -> bool:
         now_ns = self._now_ns()

@@ -84,6 +84,8 @@ class PlannedGroup:
     """Why it is not even tried: it can not fit into memory."""
     further_loads: bool = True
     """Whether the model is loaded again in fresh processes, for the time that a load takes."""
+    times_parts: bool = True
+    """Whether host and devices of a split model are timed apart."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from probes.records import CellResult, Workload
 
-PART_PROMPTS, PART_STEPS = 6, 25
+PART_PROMPTS, PART_STEPS = 9, 31
 """Micro-batches of the prompt, and decode steps, that timing a split model's parts takes at the least."""
 _NEAR_TOKENS = 128
 _MOST_TOKENS = 512

@@ -16,6 +16,7 @@ from datetime import datetime, timezone
 
 from probes.disturbance import busiest_processes
 from probes.group_session import Doing, GroupSession, Policy
+from probes.loopback_servers import serving_processes
 from probes.plan import Plan
 from probes.records import (
     SCHEMA_VERSION,
@@ -150,8 +151,10 @@ class Session:
         new = self._disturbances[self._earlier_disturbances :]
         taken = [one.foreign_cpus for one in new if one.foreign_cpus is not None]
         if taken and statistics.median(taken) > _DISTURBING_CPUS:
+            servers = {server for group in self._plan.groups for server in group.settings.rpc_servers}
+            ours = {os.getpid(), *serving_processes(sorted(servers))}
             self._neighbours = tuple(
-                Neighbour(name=name, cpus=cpus) for name, cpus in busiest_processes({os.getpid()}) or ()
+                Neighbour(name=name, cpus=cpus) for name, cpus in busiest_processes(ours) or ()
             )
 
     def _run(self, *, finished: bool) -> Run:

@@ -1,5 +1,5 @@
-"""Where the time of an evaluation goes that is split between memories: the layers here, the layers there, the
-output layer."""
+"""Where the time of an evaluation goes that is split between memories: the layers here, the way there, the
+layers there."""
 
 from __future__ import annotations
 
@@ -32,6 +32,21 @@ class Node(Protocol):
     @property
     def took_ns(self) -> int: ...
 
+    @property
+    def computed_ns(self) -> int | None: ...
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Marks:
+    """Indices of the nodes of a split graph after which to wait."""
+
+    host_end: int
+    """The last one on the host before the first one on a device."""
+    first_end: int
+    """Ends the first repeating layer whose end is on a device."""
+    last_end: int
+    """Ends the last repeating layer."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Piece:
@@ -41,52 +56,56 @@ class _Piece:
     """The layer of each of its nodes that has one."""
 
 
-def last_layer_end(nodes: Sequence[Node]) -> int | None:
-    """Index of the node that ends the last repeating layer; None where the engine names none."""
+def marks(nodes: Sequence[Node]) -> Marks | None:
+    """Of a graph that goes from the host to devices; None where the engine names no layers, or where the last
+    one or what follows it is not on a device."""
+    places = [node.on_host for node in nodes]
     ends = [index for index, node in enumerate(nodes) if node.name.startswith("l_out-")]
-    return ends[-1] if ends and ends[-1] + 1 < len(nodes) else None
-
-
-def first_device_layer_end(nodes: Sequence[Node]) -> int | None:
-    """Index of the node that ends the first repeating layer whose end is on a device; None without one."""
-    ends = (i for i, node in enumerate(nodes) if node.name.startswith("l_out-") and node.on_host is False)
-    return next(ends, None)
+    there = [index for index in ends if places[index] is False]
+    if not there or there[-1] != ends[-1] or False not in places[ends[-1] + 1 :]:
+        return None
+    before = [index for index in range(places.index(False)) if places[index]]
+    return Marks(host_end=before[-1], first_end=there[0], last_end=there[-1]) if before else None
 
 
 def split_parts(
-    nodes: Sequence[Node],
-    with_wait: Sequence[Node],
-    end_of_layers: int,
+    plain: Sequence[Node],
+    waiting: Sequence[Node],
+    found: Marks,
     *,
     entering: Sequence[Node] = (),
+    whole_ns: tuple[int, ...],
     tokens: int,
     position_tokens: int,
 ) -> StepParts | None:
-    """Times of host and devices from two evaluations of one graph: one as it is, and one that waited after
-    the node at `end_of_layers`, which tells the output layer from the layers.
-
-    `entering` is a third one, up to the end of the first layer there. None where host or devices hold no
-    layer, or where the output layer does not come out on a device.
+    """Times of host and devices from evaluations of one graph: one that was waited for at `host_end` alone,
+    one at `last_end` as well, and perhaps one at `first_end` (`entering`); `whole_ns` are of ones that
+    nobody watched. None where host or devices hold no layer, or where the host computes behind the layers.
     """
-    pieces, waited = _pieces(nodes), _pieces(with_wait[end_of_layers + 1 :])
-    if not pieces or not waited or any(piece.on_host for piece in waited):
-        return None
-    output_ns = sum(piece.took_ns for piece in waited)
-    host_ns = sum(piece.took_ns for piece in pieces if piece.on_host)
-    device_ns = sum(piece.took_ns for piece in pieces if not piece.on_host)
+    pieces, behind = _pieces(plain), _pieces(waiting[found.last_end + 1 :])
     host_layers, device_layers = _layers(pieces)
-    if not host_layers or not device_layers or device_ns <= output_ns:
+    if not host_layers or not device_layers or not behind or any(piece.on_host for piece in behind):
         return None
+    host_end = plain[found.host_end]
+    crossing_ns = 0 if host_end.computed_ns is None else host_end.took_ns - host_end.computed_ns
+    ends = (node for node in plain[found.first_end + 1 :] if node.name.startswith("l_out-"))
     return StepParts(
         tokens=tokens,
         position_tokens=position_tokens,
-        host_ns=host_ns,
+        host_ns=sum(piece.took_ns for piece in pieces if piece.on_host) - crossing_ns,
         host_layers=host_layers,
-        device_ns=device_ns - output_ns,
+        device_ns=_on_devices_ns(waiting[: found.last_end + 1]),
         device_layers=device_layers,
-        output_ns=output_ns,
-        first_device_layer_ns=sum(piece.took_ns for piece in _pieces(entering) if not piece.on_host) or None,
+        first_device_layer_ns=_on_devices_ns(entering[: found.first_end + 1]) or None,
+        layers_behind_first=sum(1 for _ in ends),
+        crossing_ns=crossing_ns,
+        watched_ns=sum(piece.took_ns for piece in pieces),
+        whole_ns=whole_ns,
     )
+
+
+def _on_devices_ns(nodes: Sequence[Node]) -> int:
+    return sum(piece.took_ns for piece in _pieces(nodes) if not piece.on_host)
 
 
 def _pieces(nodes: Sequence[Node]) -> list[_Piece]:

@@ -33,7 +33,10 @@ def verify_remedies(
     """Measure the best `most` remedies that can be tried here, against the request as it was measured: with
     the settings that the run ended with, which a crash may have changed."""
     group = dataclasses.replace(
-        plan.groups[0], settings=run.groups[0].settings, further_loads=_waits_for_a_load(plan)
+        plan.groups[0],
+        settings=run.groups[0].settings,
+        further_loads=_waits_for_a_load(plan),
+        times_parts=False,
     )
     plan = dataclasses.replace(plan, groups=(group,))
     tried = [remedy for remedy in remedies if remedy.try_with is not None][:most]

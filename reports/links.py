@@ -32,6 +32,8 @@ class NetworkCost:
     returned_bytes: int | None
     token_s: float
     """Round trips, and the bytes at the measured rates."""
+    there_s: float
+    """Of `token_s`, until the server has what it needs: without the bytes that it returns."""
 
 
 def network_costs(group: GroupResult, links: Sequence[LinkFacts]) -> tuple[NetworkCost, ...]:
@@ -52,20 +54,26 @@ def _network_cost(group: GroupResult, link: LinkFacts) -> NetworkCost | None:
         return None
     model = group.model
     sent = returned = None
-    token_s = visits * link.round_trip_s
+    round_trips_s = visits * link.round_trip_s
     if model.n_embd is not None:
         sent = visits * model.n_embd * _NUMBER_BYTES
         returned = sent
         if model.n_vocab is not None and _output_server(group) == link.server:
             returned += (model.n_vocab - model.n_embd) * _NUMBER_BYTES
-        token_s += sum(
-            n_bytes / rate
-            for n_bytes, rate in ((sent, link.to_bytes_s), (returned, link.from_bytes_s))
-            if rate is not None
-        )
+    there_s = round_trips_s + _moving_s(sent, link.to_bytes_s)
     return NetworkCost(
-        server=link.server, visits=visits, sent_bytes=sent, returned_bytes=returned, token_s=token_s
+        server=link.server,
+        visits=visits,
+        sent_bytes=sent,
+        returned_bytes=returned,
+        token_s=there_s + _moving_s(returned, link.from_bytes_s),
+        there_s=there_s,
     )
+
+
+def _moving_s(n_bytes: int | None, rate: float | None) -> float:
+    """0 where it is not known: costs are the least."""
+    return n_bytes / rate if n_bytes is not None and rate is not None else 0.0
 
 
 def _visits(group: GroupResult, server: str) -> int:

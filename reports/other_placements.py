@@ -174,14 +174,15 @@ def elsewhere(
 
 
 def _by_parts(run: Run, group: GroupResult, now: Now, layers: int, step: Parts) -> Elsewhere:
-    network_s = _network_s(group, run.links)
+    network_s = sum(cost.there_s for cost in links.network_costs(group, run.links))
     prompt = prompt_parts(group)
     prefill_s = None
     if now.prefill_s is not None and now.prompt_tokens and prompt is not None:
-        prefill_s = now.prefill_s * prompt.ratio(layers, network_s)
+        # Of a whole micro-batch the moving is the network's, not the waking.
+        prefill_s = now.prefill_s * prompt.ratio(layers, prompt.crossing_s)
     return Elsewhere(
         layers=layers,
-        decode_step_s=now.decode_step_s * step.unwatched(now.decode_step_s).ratio(layers, network_s),
+        decode_step_s=now.decode_step_s * step.ratio(layers, network_s),
         prefill_s=prefill_s,
     )
 

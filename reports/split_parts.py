@@ -1,47 +1,53 @@
 """What a split model would take with its layers elsewhere, by what its parts took in this very run.
 
-    time(L) = host layers * host time a layer + device layers * device time a layer + crossing + output layer
+    time(L) = time now - (L - layers there now) * (host time a layer - device time a layer)
 
-Each memory's time a layer is its part's over its number of layers, as timed within single evaluations
-(`probes.step_parts`). Crossing is what getting to the device costs, whatever lies there: with all layers
-there the network's share is left of it.
+Each part is timed within single evaluations (`probes.step_parts`), which are watched for that. What watching
+costs (sending a remote device its graph each time, above all) is what a watched evaluation takes beyond the
+same one unwatched; it grows with the layers on the device and is taken off theirs:
+
+    device time a layer = (until the last layer - until the first) / layers between - watching / layers there
 """
 
 from __future__ import annotations
 
 import dataclasses
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from probes.records import GroupResult, StepParts
 
 _LEAST_THERE = 1 / 3
 """Of the layers."""
+_LEAST_OF_LAYER = 0.5
+"""Of a layer's watched time, what is left when watching is taken off."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """Medians over the evaluations of one kind, in seconds."""
+    """Of evaluations of one kind, in seconds."""
 
+    whole_s: float
+    """The evaluation, not watched."""
     host_s: float
+    """What the host computes."""
     host_layers: int
-    device_s: float
+    crossing_s: float
+    """Moving results to the device: sending them, and waking what slept while the host computed."""
+    device_layer_s: float
+    """A layer on a device."""
     device_layers: int
-    output_s: float
-    """On a device."""
-    crossing_s: float | None
-    """Of the devices' time, what getting there costs, whatever lies there: moving, and waking what has slept
-    while the host computed. None: not told apart."""
 
     @property
-    def total_s(self) -> float:
-        """The whole evaluation."""
-        return self.host_s + self.device_s + self.output_s
+    def output_s(self) -> float:
+        """The output layer, on a device, and what belongs to no layer."""
+        layers_s = self.host_s + self.device_layers * self.device_layer_s
+        return max(0.0, self.whole_s - layers_s - self.crossing_s)
 
     @property
     def host_share(self) -> float:
         """Of the time, what the layers on the host take."""
-        return self.host_s / self.total_s if self.total_s else 0.0
+        return min(1.0, self.host_s / self.whole_s) if self.whole_s else 0.0
 
     @property
     def tells_layers(self) -> bool:
@@ -49,26 +55,18 @@ class Parts:
         in what getting there costs."""
         return self.device_layers >= _LEAST_THERE * (self.host_layers + self.device_layers)
 
-    def unwatched(self, whole_s: float) -> Parts:
-        """The parts of an evaluation that took `whole_s` without being watched. Watching sends a remote
-        device its graph anew each time: where the parts together took longer than the whole, that is the
-        devices', up to half of their time."""
-        device_s = whole_s - self.host_s - self.output_s
-        return dataclasses.replace(self, device_s=min(self.device_s, max(device_s, self.device_s / 2)))
-
     def ratio(self, layers: int, network_s: float) -> float:
-        """Time with this many layers on devices, the output layer counting as one, over the time now."""
+        """Time with this many layers on devices, the output layer counting as one, over the time now. With
+        all of them there nothing sleeps meanwhile: of the crossing, the network's share is left."""
         there = max(0, layers - 1)
-        here = self.host_layers + self.device_layers - there
-        crossing = network_s if self.crossing_s is None else self.crossing_s
-        crossing = min(crossing, self.device_s / 2)
-        host_each = self.host_s / self.host_layers
-        device_each = (self.device_s - crossing) / self.device_layers
+        host_layer_s = self.host_s / self.host_layers
+        gained_s = (there - self.device_layers) * (host_layer_s - self.device_layer_s)
         if layers <= 0:
-            slower = host_each / device_each if device_each else 1.0
-            return (here * host_each + self.output_s * slower) / self.total_s
-        entering = crossing if here else min(network_s, crossing)
-        return (here * host_each + there * device_each + entering + self.output_s) / self.total_s
+            slower = host_layer_s / self.device_layer_s if self.device_layer_s else 1.0
+            gained_s += self.crossing_s - self.output_s * (slower - 1)
+        elif there >= self.host_layers + self.device_layers:
+            gained_s += max(0.0, self.crossing_s - network_s)
+        return max(0.0, 1 - gained_s / self.whole_s)
 
 
 def decode_parts(group: GroupResult) -> Parts | None:
@@ -86,25 +84,38 @@ def _parts(group: GroupResult, timed: Sequence[StepParts]) -> Parts | None:
     there is no whole layer."""
     asked = group.settings
     is_plain = asked.kv_offload and not asked.n_cpu_moe and not asked.override_tensor
+    timed = [one for one in timed if any(one.whole_ns) and one.host_layers and one.device_layers]
     if not timed or not is_plain:
         return None
     last = timed[-1]
     same = [one for one in timed if one.host_layers == last.host_layers]
+    whole_s = _undisturbed_s(whole for one in same for whole in one.whole_ns if whole)
     return Parts(
-        host_s=statistics.median(one.host_ns for one in same) / 1e9,
+        whole_s=whole_s,
+        host_s=_undisturbed_s(one.host_ns for one in same),
         host_layers=last.host_layers,
-        device_s=statistics.median(one.device_ns for one in same) / 1e9,
+        crossing_s=_undisturbed_s(one.crossing_ns for one in same),
+        device_layer_s=_device_layer_s(same, whole_s),
         device_layers=last.device_layers,
-        output_s=statistics.median(one.output_ns for one in same) / 1e9,
-        crossing_s=_crossing_s(same),
     )
 
 
-def _crossing_s(timed: Sequence[StepParts]) -> float | None:
-    """The first layer there takes a layer's time and the crossing; those behind it tell the former."""
-    found = [
-        one.first_device_layer_ns - (one.device_ns - one.first_device_layer_ns) / (one.device_layers - 1)
-        for one in timed
-        if one.first_device_layer_ns is not None and one.device_layers > 1
-    ]
-    return max(0.0, statistics.median(found) / 1e9) if found else None
+def _device_layer_s(timed: Sequence[StepParts], whole_s: float) -> float:
+    """Without an evaluation that waited for the first layer there, its start counts as part of the layers."""
+    last = timed[-1]
+    layers_s, n_layers = _undisturbed_s(one.device_ns for one in timed), last.device_layers
+    entering = [one.first_device_layer_ns for one in timed if one.first_device_layer_ns is not None]
+    if entering and last.layers_behind_first:
+        layers_s, n_layers = layers_s - _undisturbed_s(entering), last.layers_behind_first
+    watched_s = _undisturbed_s(one.watched_ns or 0 for one in timed)
+    watching_s = max(0.0, watched_s - whole_s) / last.device_layers
+    layer_s = max(0.0, layers_s / n_layers)
+    return max(layer_s - watching_s, _LEAST_OF_LAYER * layer_s)
+
+
+def _undisturbed_s(times_ns: Iterable[int]) -> float:
+    """The lower quartile: what else runs on a machine only ever adds, and differences of medians drown in
+    it."""
+    times = list(times_ns)
+    lowest = statistics.quantiles(times, n=4, method="inclusive")[0] if len(times) > 1 else times[0]
+    return lowest / 1e9

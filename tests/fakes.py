@@ -15,7 +15,7 @@ import os
 import signal
 import stat
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,7 @@ class ObservedNode:
     name: str
     on_host: bool | None
     took_ns: int
+    computed_ns: int | None = None
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -67,6 +68,10 @@ class Script:
     """Of five, the output layer counting as one, on the device ..."""
     device_share: float = 0.1
     """... where a layer, or the output, takes this share of what a layer takes on the host."""
+    crossing_ns: int = 0
+    """Of an evaluation, the way from the host to the device."""
+    watching_ns: int = 0
+    """What an observed evaluation takes more for each layer there."""
     buffers: list[str] = dataclasses.field(default_factory=lambda: ["CPU"])
     warnings: list[str] = dataclasses.field(default_factory=list)
     fail_load: str | None = None
@@ -141,6 +146,8 @@ class ScriptedEngine:
         self._advance = advance
         self.calls: list[tuple[Any, ...]] = []
         self.cached_tokens = 0
+        self._other_cached_tokens = 0
+        self._is_observed = False
         self._saved_tokens: int | None = None
         self._tokens: list[int] = []
         self._shapes: set[tuple[int, bool]] = set()
@@ -210,29 +217,42 @@ class ScriptedEngine:
         self.calls.append(("open_observed_context", settings.n_ctx))
         if self.script.fail_observed:
             raise EngineError(self.script.fail_observed, reason="context")
-        self.cached_tokens = 0
+        self.cached_tokens = self._other_cached_tokens = 0
+        self._is_observed = False
 
-    def run_observed(self, batch: tuple[int, int, bool], wait_after: int | None) -> list[ObservedNode]:
+    def use_observed_context(self, is_used: bool) -> None:
+        self.calls.append(("use_observed_context", is_used))
+        if is_used != self._is_observed:
+            self._is_observed = is_used
+            self.cached_tokens, self._other_cached_tokens = self._other_cached_tokens, self.cached_tokens
+
+    def run_observed(self, batch: tuple[int, int, bool], wait_after: Collection[int]) -> list[ObservedNode]:
         """Two nodes a layer and the output, of which the last of each piece takes what the piece costs:
-        together what the evaluation costs."""
+        together what the evaluation costs, and what watching does."""
+        assert self._is_observed
         self.run(batch)
-        whole_ns = self._cost_ns(*batch)
-        on_host = _LAYERS - 1 - (self.script.gpu_layers - 1)
+        script, whole_ns = self.script, self._cost_ns(*batch)
+        on_host = _LAYERS - script.gpu_layers
+        there = _LAYERS - 1 - on_host
         names = [f"{kind}-{layer}" for layer in range(_LAYERS - 1) for kind in ("Kcur", "l_out")]
         nodes = [ObservedNode(name, index // 2 < on_host, 1000) for index, name in enumerate(names)]
         nodes.append(ObservedNode("result_output", False, 1000))
-        share = self.script.device_share
-        layer_ns = whole_ns / (on_host + share * (_LAYERS - on_host))
-        host_ns, output_ns = round(layer_ns * on_host), round(layer_ns * share)
-        device_ns = whole_ns - host_ns - output_ns
-        nodes[2 * on_host - 1] = dataclasses.replace(nodes[2 * on_host - 1], took_ns=host_ns)
-        if wait_after is None:
-            nodes[-1] = dataclasses.replace(nodes[-1], took_ns=device_ns + output_ns)
-        else:
-            layers_done = wait_after // 2 + 1 - on_host
-            done_ns = device_ns * layers_done // (_LAYERS - 1 - on_host)
-            nodes[wait_after] = dataclasses.replace(nodes[wait_after], took_ns=done_ns)
-            nodes[-1] = dataclasses.replace(nodes[-1], took_ns=device_ns - done_ns + output_ns)
+        layer_ns = (whole_ns - script.crossing_ns) / (on_host + script.device_share * (there + 1))
+        host_ns, output_ns = round(layer_ns * on_host), round(layer_ns * script.device_share)
+        device_ns = whole_ns - script.crossing_ns - host_ns - output_ns + there * script.watching_ns
+        self._advance(there * script.watching_ns)
+        border = 2 * on_host - 1
+        nodes[border] = dataclasses.replace(
+            nodes[border],
+            took_ns=host_ns + script.crossing_ns,
+            computed_ns=host_ns if border in wait_after else None,
+        )
+        left_ns = device_ns + output_ns
+        for index in sorted(set(wait_after) - {border}):
+            done_ns = device_ns * (index // 2 + 1 - on_host) // there - (device_ns + output_ns - left_ns)
+            nodes[index] = dataclasses.replace(nodes[index], took_ns=done_ns, computed_ns=done_ns)
+            left_ns -= done_ns
+        nodes[-1] = dataclasses.replace(nodes[-1], took_ns=left_ns)
         return nodes
 
     def resolved(self) -> Resolved:

@@ -124,22 +124,30 @@ class RequestSample:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class StepParts:
-    """Where the time of one evaluation of a split model went: moving from part to part is in the earlier
-    one's."""
+    """Where the time of an evaluation of a split model goes: the same one without being watched, watched, and
+    watched with waiting after the first or the last layer on a device."""
 
     tokens: int
     """1: a decode step; more: a prompt's first micro-batch."""
     position_tokens: int
     """Tokens in the cache before."""
     host_ns: int
+    """What the host computes."""
     host_layers: int
     """Repeating layers that the host computes."""
     device_ns: int
+    """On devices, from their first operation until the last layer is done and has been waited for."""
     device_layers: int
-    output_ns: int
-    """The output layer, on a device."""
     first_device_layer_ns: int | None = None
-    """Of `device_ns`, until the first layer there is done: getting there, waking up, and that layer."""
+    """On devices, from their first operation until the end of the first layer that ends there."""
+    layers_behind_first: int = 0
+    """Layers on devices that follow that one."""
+    crossing_ns: int = 0
+    """Moving what the devices' first operation needs, from when the host has computed it."""
+    watched_ns: int | None = None
+    """The evaluation as a whole, watched: the questions between the operations left out."""
+    whole_ns: tuple[int, ...] = ()
+    """The evaluation as a whole, not watched, at about the same time and depth."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

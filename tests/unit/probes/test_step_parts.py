@@ -13,7 +13,7 @@ from sample_runs import settings
 from probes.engine import EngineError
 from probes.part_timing import PartTimer
 from probes.records import StepParts
-from probes.step_parts import first_device_layer_end, last_layer_end, split_parts
+from probes.step_parts import Marks, marks, split_parts
 
 US = 1000
 SHORT = 1 * US
@@ -24,56 +24,92 @@ def nodes(*described: tuple[str, bool | None, int]) -> list[ObservedNode]:
     return [ObservedNode(name, on_host, took_us * US) for name, on_host, took_us in described]
 
 
-PLAIN = nodes(
-    ("embd", True, 1),
-    ("Kcur-0", True, 1),
-    ("cache_k_l0 (view)", None, 1),
-    ("l_out-0", True, 1),
-    ("ffn_out-1", True, 5000),
-    ("l_out-1", False, 1),
-    ("Kcur-2", False, 1),
-    ("Kcur-2 (view)", None, 1),
-    ("l_out-2", False, 1),
-    ("result_output", False, 3000),
+def waited_for(nodes: list[ObservedNode], index: int, took_us: int, computed_us: int) -> list[ObservedNode]:
+    changed = dataclasses.replace(nodes[index], took_ns=took_us * US, computed_ns=computed_us * US)
+    return [*nodes[:index], changed, *nodes[index + 1 :]]
+
+
+HOST_END, FIRST_END, END = 4, 5, 8
+PLAIN = waited_for(
+    nodes(
+        ("embd", True, 1),
+        ("Kcur-0", True, 1),
+        ("cache_k_l0 (view)", None, 1),
+        ("l_out-0", True, 1),
+        ("ffn_out-1", True, 1),
+        ("l_out-1", False, 1),
+        ("Kcur-2", False, 1),
+        ("Kcur-2 (view)", None, 1),
+        ("l_out-2", False, 1),
+        ("result_output", False, 3000),
+    ),
+    HOST_END,
+    5000,
+    4600,
 )
-END = 8
-WAITING = [
-    *PLAIN[:END],
-    dataclasses.replace(PLAIN[END], took_ns=2500 * US),
-    dataclasses.replace(PLAIN[9], took_ns=1000 * US),
-]
+WAITING = [*waited_for(PLAIN, END, 2500, 2400)[:-1], dataclasses.replace(PLAIN[9], took_ns=1000 * US)]
+ENTERING = waited_for(PLAIN, FIRST_END, 1200, 1100)
+MARKS = Marks(host_end=HOST_END, first_end=FIRST_END, last_end=END)
 
 
-def parts(plain: list[ObservedNode] = PLAIN, waiting: list[ObservedNode] = WAITING) -> StepParts | None:
-    return split_parts(plain, waiting, END, tokens=1, position_tokens=64)
+def parts(
+    plain: list[ObservedNode] = PLAIN, waiting: list[ObservedNode] = WAITING, marks: Marks = MARKS
+) -> StepParts | None:
+    return split_parts(plain, waiting, marks, whole_ns=(7700 * US,), tokens=1, position_tokens=64)
 
 
-def test_the_output_layer_is_taken_off_the_devices_time() -> None:
+def test_computing_here_moving_and_computing_there_are_told_apart() -> None:
     # Of layer 1 one node is here and one there: no more than half of it is here.
     assert parts() == StepParts(
         tokens=1,
         position_tokens=64,
-        host_ns=5000 * US,
+        host_ns=4600 * US,
         host_layers=1,
-        device_ns=2000 * US,
+        crossing_ns=400 * US,
+        device_ns=2500 * US,
         device_layers=2,
-        output_ns=1000 * US,
+        layers_behind_first=1,
+        watched_ns=8000 * US,
+        whole_ns=(7700 * US,),
     )
 
 
-def test_the_first_layer_there_tells_what_getting_there_costs() -> None:
-    assert first_device_layer_end(PLAIN) == 5
-    assert first_device_layer_end([dataclasses.replace(node, on_host=True) for node in PLAIN]) is None
-    entering = [*PLAIN[:5], dataclasses.replace(PLAIN[5], took_ns=1200 * US)]
-    found = split_parts(PLAIN, WAITING, END, entering=entering, tokens=1, position_tokens=64)
+def test_until_the_first_layer_there_is_done() -> None:
+    found = split_parts(PLAIN, WAITING, MARKS, entering=ENTERING, whole_ns=(1,), tokens=1, position_tokens=64)
     assert found is not None
     assert found.first_device_layer_ns == 1200 * US
-    assert found.device_ns == 2000 * US
+
+
+def test_without_waiting_at_the_border_moving_counts_as_the_hosts() -> None:
+    found = parts([dataclasses.replace(node, computed_ns=None) for node in PLAIN])
+    assert found is not None
+    assert (found.host_ns, found.crossing_ns) == (5000 * US, 0)
+
+
+def test_marks_of_a_split_graph() -> None:
+    assert marks(PLAIN) == MARKS
+
+
+@pytest.mark.parametrize(
+    "graph",
+    [
+        [],
+        nodes(("a", True, 1), ("b", False, 1), ("result_output", False, 1)),  # names no layers
+        [dataclasses.replace(node, on_host=True) for node in PLAIN],  # all here
+        [dataclasses.replace(node, on_host=False) for node in PLAIN],  # all there
+        PLAIN[: END + 1],  # nothing behind the layers
+        [*PLAIN[:-1], dataclasses.replace(PLAIN[-1], on_host=True)],  # the output is here
+        nodes(("l_out-0", False, 1), ("l_out-1", True, 1), ("result_output", False, 1)),  # back to the host
+    ],
+)
+def test_what_does_not_go_from_here_to_there_has_no_marks(graph: list[ObservedNode]) -> None:
+    assert marks(graph) is None
 
 
 def test_a_layer_is_where_most_of_its_nodes_are() -> None:
     more_here = [*PLAIN[:4], ObservedNode("attn_out-1", True, SHORT), *PLAIN[4:]]
-    found = split_parts(more_here, [PLAIN[0], *WAITING], END + 1, tokens=1, position_tokens=0)
+    moved = Marks(host_end=HOST_END + 1, first_end=FIRST_END + 1, last_end=END + 1)
+    found = parts(more_here, [PLAIN[0], *WAITING], moved)
     assert found is not None
     assert (found.host_layers, found.device_layers) == (2, 1)
 
@@ -84,18 +120,10 @@ def test_a_layer_is_where_most_of_its_nodes_are() -> None:
         ([dataclasses.replace(node, on_host=False) for node in PLAIN], WAITING),  # nothing here
         (PLAIN, [dataclasses.replace(node, on_host=True) for node in WAITING]),  # the output is here
         (PLAIN, WAITING[: END + 1]),  # no output layer
-        (PLAIN, [*WAITING[:-1], dataclasses.replace(WAITING[-1], took_ns=4000 * US)]),  # more than there is
-        ([], []),
     ],
 )
 def test_what_is_no_plain_split_has_no_parts(plain: list[ObservedNode], waiting: list[ObservedNode]) -> None:
     assert parts(plain, waiting) is None
-
-
-def test_the_last_layer_ends_where_the_engine_says() -> None:
-    assert last_layer_end(PLAIN) == END
-    assert last_layer_end(PLAIN[: END + 1]) is None  # nothing comes behind it
-    assert last_layer_end(nodes(("a", True, 1), ("result_output", True, 1))) is None
 
 
 # --- the timer -----------------------------------------------------------------------------------
@@ -109,26 +137,30 @@ def timer(room: int = 1000, deadline_ns: int = 10**15, **script: Any) -> tuple[S
 
 
 def test_steps_come_behind_the_first_micro_batch_and_it_is_timed_itself() -> None:
-    engine, asked = timer(depth_ns=0, decode_ns=4_600_000)
+    engine, asked = timer(depth_ns=0, decode_ns=5_000_000, crossing_ns=400_000, watching_ns=50_000)
     found = asked.measure(400, 1000)
     steps, prompts = [one for one in found if one.tokens == 1], [one for one in found if one.tokens > 1]
-    # 97 steps of 4.6 ms take less than two seconds, 13 prompts of 128 ms do, too.
-    assert len(steps) == 32
+    # 64 rounds of six steps take two seconds, and six times three prompts of 128 ms do.
+    assert len(steps) == 64
     assert [one.tokens for one in prompts] == [128] * 6
-    # Of 4.6 ms, two layers here take 2 of 2.3 parts, two there 0.2 and the output 0.1.
-    assert {(one.host_ns, one.host_layers) for one in steps} == {(4_000_000, 2)}
-    assert {(one.device_ns, one.device_layers, one.output_ns) for one in steps} == {(400_000, 2, 200_000)}
-    assert steps[0].position_tokens == 131
-    assert {one.first_device_layer_ns for one in steps} == {200_000}
+    # Of 5 ms, moving takes 0.4; of the rest two layers here take 2 of 2.3 parts, two there 0.2 and 0.1 more
+    # when they are watched.
+    assert {(one.host_ns, one.host_layers, one.crossing_ns) for one in steps} == {(4_000_000, 2, 400_000)}
+    assert {(one.device_ns, one.device_layers) for one in steps} == {(500_000, 2)}
+    assert {(one.first_device_layer_ns, one.layers_behind_first) for one in steps} == {(250_000, 1)}
+    assert {(one.watched_ns, one.whole_ns) for one in steps} == {(5_100_000, (5_000_000, 5_000_000))}
+    assert steps[0].position_tokens == 129
     assert {one.first_device_layer_ns for one in prompts} == {None}
-    assert prompts[0].host_ns == pytest.approx(128 * 1_000_000 * 2 / 2.3, abs=1)
-    assert engine.calls[0][0] == "open_observed_context"
+    assert prompts[0].whole_ns == (128_000_000,)
+    assert prompts[0].host_ns == pytest.approx((128_000_000 - 400_000) * 2 / 2.3, abs=1)
+    # 128 tokens, one step to settle, and three for each of 64 rounds have to find room twice.
+    assert engine.calls[0] == ("open_observed_context", 321)
 
 
 def test_slow_ones_are_no_more_than_it_takes() -> None:
     _, asked = timer(decode_ns=300_000_000, prefill_ns=10_000_000)
     found = asked.measure(400, 1000)
-    assert [one.tokens for one in found] == [1] * 8 + [128] * 2
+    assert [one.tokens for one in found] == [1] * 5 + [128] * 2
 
 
 def test_no_more_steps_than_there_is_room_for() -> None:
@@ -141,7 +173,8 @@ def test_no_more_steps_than_there_is_room_for() -> None:
 def test_when_the_time_is_over_it_ends() -> None:
     engine, asked = timer(deadline_ns=0)
     assert asked.measure(400, 1000) == ()
-    assert len([call for call in engine.calls if call[0] == "run"]) == 3
+    # The prompt, and a step to settle the graph, in each context.
+    assert len([call for call in engine.calls if call[0] == "run"]) == 4
 
 
 def test_a_failure_is_told() -> None:

@@ -11,6 +11,7 @@ from typing import Protocol
 from probes.conversation import Conversation
 from probes.disturbed_passes import DisturbedPasses
 from probes.errors import LlmphaseError
+from probes.group_commands import beside_command, load_command, load_sample
 from probes.group_record import GroupRecord
 from probes.loopback_servers import serving_processes
 from probes.messages import (
@@ -18,20 +19,18 @@ from probes.messages import (
     CellMeasured,
     Event,
     Facts,
-    Load,
     Loaded,
     LoadProgress,
     PartsTimed,
     PassDone,
-    RunBeside,
     RunParts,
     RunPass,
     StepBegins,
 )
-from probes.page_cache import cached_fraction, classify, drop
+from probes.page_cache import cached_fraction, drop
 from probes.patience import Patience
 from probes.plan import PlannedGroup
-from probes.records import CellResult, Disturbance, EngineFacts, GroupResult, LoadSample, ModelFacts, Options
+from probes.records import CellResult, Disturbance, EngineFacts, GroupResult, ModelFacts, Options
 from probes.requests import Request, parts_ns, short_request, workload_request
 from probes.worker_process import WorkerCrash
 
@@ -114,13 +113,12 @@ class GroupSession:
         watch: Watch,
         earlier: GroupResult | None = None,
     ) -> None:
+        self._group = group
         self._model = group.model
         self._workload = group.workload
-        self._refusal = group.refusal
         small = group.model.file_bytes <= _EXTRA_LOADS_MAX_BYTES
         self._extra_loads = _EXTRA_LOADS if small and group.further_loads else 0
         self._times_parts = group.times_parts and group.workload is not None
-        self._prompt = group.prompt
         self._options = options
         self._policy = policy
         self._watch = watch
@@ -145,8 +143,8 @@ class GroupSession:
     def start(self, deadline_ns: int) -> None:
         """Load the model, cold when asked; one that can not fit is not tried."""
         self._deadline_ns = deadline_ns
-        if self._refusal is not None:
-            self._record.fail(f"memory: {self._refusal}")
+        if self._group.refusal is not None:
+            self._record.fail(f"memory: {self._group.refusal}")
             self._watch.changed()
             return
         if self._time_left_ns() > 0:
@@ -231,36 +229,10 @@ class GroupSession:
         fraction = cached_fraction(self._model.files)
         self._tell(Doing(model_name=_shown_name(self._model), phase="load"))
         talk.patience.begin_load()
-        loaded = talk.ask(
-            Load(
-                model=self._model,
-                settings=self._record.settings,
-                tokens=self._options.tokens,
-                seed=self._options.seed,
-                max_tokens=self._most_tokens(),
-                warm_up=warm_up,
-                prompt=self._prompt,
-            ),
-            Loaded,
-        )
-        self._record.take_load(
-            LoadSample(
-                cache_state=classify(fraction),
-                cached_fraction=fraction,
-                open_ns=loaded.open_ns,
-                tensors_ns=loaded.tensors_ns,
-                context_ns=loaded.context_ns,
-                first_touch_ns=loaded.first_touch_ns,
-                disk_read_bytes=loaded.disk_read_bytes,
-                started_ns=loaded.started_ns,
-            )
-        )
+        command = load_command(self._group, self._record.settings, self._options, warm_up=warm_up)
+        loaded = talk.ask(command, Loaded)
+        self._record.take_load(load_sample(loaded, fraction))
         return loaded
-
-    def _most_tokens(self) -> int:
-        walk = max(self._options.prompt_tokens) + self._options.output_tokens
-        asked = self._workload
-        return walk if asked is None else max(walk, asked.prompt_tokens + asked.output_tokens)
 
     def _load_again(self) -> None:
         """More loads with the model in the page cache by now; with `--cold`, one more cold one first."""
@@ -355,16 +327,7 @@ class GroupSession:
         talk = self._loaded()
         self._tell(dataclasses.replace(self._doing, phase="beside"))
         talk.patience.begin_request(0 if request is None else request.expected_ns)
-        return talk.ask(
-            RunBeside(
-                lengths=lengths,
-                repetitions=repetitions,
-                request_prompt_tokens=None if request is None else request.prompt_tokens,
-                request_output_tokens=0 if request is None else request.output_tokens,
-                request_cached_tokens=0 if request is None else request.cached_tokens,
-            ),
-            BesideDone,
-        )
+        return talk.ask(beside_command(lengths, repetitions, request), BesideDone)
 
     def _request_to_run(self) -> Request | None:
         """The request to run as a whole, cut to what fits into the time left; None when nothing does."""

@@ -1,19 +1,25 @@
 """What a split model would take with its layers elsewhere, by what its parts took in this very run.
 
-    time(L) = time now - (L - layers there now) * (host time a layer - device time a layer)
+    time now = host layers * host time a layer + device layers * device time a layer + output + crossing
 
 Each part is timed within single evaluations (`probes.step_parts`), which are watched for that. What watching
 costs (sending a remote device its graph each time, above all) is what a watched evaluation takes beyond the
 same one unwatched; it grows with the layers on the device and is taken off theirs:
 
     device time a layer = (until the last layer - until the first) / layers between - watching / layers there
+
+Differences of single evaluations drown in what else runs on a machine. So they are taken between lower
+quartiles, of evaluations that little disturbed, and are then made as much longer as the host's part usually
+is. What the mean evaluation takes beyond that is the crossing: moving results to the device, and waiting
+until what slept while the host computed is awake. With all layers there nothing sleeps: of the crossing, the
+network's share is left.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from probes.records import GroupResult, StepParts
 
@@ -28,26 +34,30 @@ class Parts:
     """Of evaluations of one kind, in seconds."""
 
     whole_s: float
-    """The evaluation, not watched."""
+    """The evaluation, not watched: the mean, since the steps of an answer add up."""
     host_s: float
     """What the host computes."""
     host_layers: int
-    crossing_s: float
-    """Moving results to the device: sending them, and waking what slept while the host computed."""
     device_layer_s: float
     """A layer on a device."""
     device_layers: int
+    output_s: float
+    """The output layer, on a device."""
 
     @property
-    def output_s(self) -> float:
-        """The output layer, on a device, and what belongs to no layer."""
-        layers_s = self.host_s + self.device_layers * self.device_layer_s
-        return max(0.0, self.whole_s - layers_s - self.crossing_s)
+    def crossing_s(self) -> float:
+        """What belongs to no layer."""
+        return max(0.0, self.whole_s - self._layers_s(self.host_layers) - self.output_s)
+
+    @property
+    def total_s(self) -> float:
+        """The sum of the parts: the whole, or more where noise met the parts alone."""
+        return self._layers_s(self.host_layers) + self.output_s + self.crossing_s
 
     @property
     def host_share(self) -> float:
         """Of the time, what the layers on the host take."""
-        return min(1.0, self.host_s / self.whole_s) if self.whole_s else 0.0
+        return self.host_s / self.total_s
 
     @property
     def tells_layers(self) -> bool:
@@ -56,66 +66,87 @@ class Parts:
         return self.device_layers >= _LEAST_THERE * (self.host_layers + self.device_layers)
 
     def ratio(self, layers: int, network_s: float) -> float:
-        """Time with this many layers on devices, the output layer counting as one, over the time now. With
-        all of them there nothing sleeps meanwhile: of the crossing, the network's share is left."""
-        there = max(0, layers - 1)
-        host_layer_s = self.host_s / self.host_layers
-        gained_s = (there - self.device_layers) * (host_layer_s - self.device_layer_s)
+        """Time with this many layers on devices, the output layer counting as one, over the time now.
+        `network_s` is what is left of the crossing when all of them are there."""
+        here = self.host_layers + self.device_layers - max(0, layers - 1)
+        output_s, crossing_s = self.output_s, self.crossing_s
         if layers <= 0:
-            slower = host_layer_s / self.device_layer_s if self.device_layer_s else 1.0
-            gained_s += self.crossing_s - self.output_s * (slower - 1)
-        elif there >= self.host_layers + self.device_layers:
-            gained_s += max(0.0, self.crossing_s - network_s)
-        return max(0.0, 1 - gained_s / self.whole_s)
+            output_s *= self.host_s / self.host_layers / self.device_layer_s if self.device_layer_s else 1.0
+            crossing_s = 0.0
+        elif here <= 0:
+            crossing_s = min(crossing_s, network_s)
+        return (self._layers_s(here) + output_s + crossing_s) / self.total_s
+
+    def _layers_s(self, here: int) -> float:
+        there = self.host_layers + self.device_layers - here
+        return here * self.host_s / self.host_layers + there * self.device_layer_s
 
 
 def decode_parts(group: GroupResult) -> Parts | None:
     """Of a decode step; None where the model is not split plainly by layers, or was not timed so."""
-    return _parts(group, [one for one in group.parts if one.tokens == 1])
+    steps = _alike(group, is_prompt=False)
+    return _parts(steps, _watching_s(steps)) if steps else None
 
 
 def prompt_parts(group: GroupResult) -> Parts | None:
-    """The same of a prompt's first micro-batch."""
-    return _parts(group, [one for one in group.parts if one.tokens > 1])
+    """The same of a prompt's first micro-batch. Its graph has as many nodes as a step's: watching it costs as
+    much, which drowns in a prompt's own time."""
+    prompts, steps = _alike(group, is_prompt=True), _alike(group, is_prompt=False)
+    return _parts(prompts, _watching_s(steps) if steps else 0.0) if prompts else None
 
 
-def _parts(group: GroupResult, timed: Sequence[StepParts]) -> Parts | None:
-    """Where experts or single tensors lie apart from their layers, or the cache does, a layer more or less
-    there is no whole layer."""
+def _alike(group: GroupResult, *, is_prompt: bool) -> tuple[StepParts, ...]:
+    """Evaluations of one kind and placement. Where experts or single tensors lie apart from their layers, or
+    the cache does, a layer more or less there is no whole layer: none."""
     asked = group.settings
-    is_plain = asked.kv_offload and not asked.n_cpu_moe and not asked.override_tensor
-    timed = [one for one in timed if any(one.whole_ns) and one.host_layers and one.device_layers]
-    if not timed or not is_plain:
-        return None
-    last = timed[-1]
-    same = [one for one in timed if one.host_layers == last.host_layers]
-    whole_s = _undisturbed_s(whole for one in same for whole in one.whole_ns if whole)
+    if not asked.kv_offload or asked.n_cpu_moe or asked.override_tensor:
+        return ()
+    kind = [one for one in group.parts if (one.tokens > 1) is is_prompt]
+    known = [
+        one for one in kind if one.host_layers and one.device_layers and one.host_ns and any(one.whole_ns)
+    ]
+    return tuple(one for one in known if one.host_layers == known[-1].host_layers)
+
+
+def _parts(timed: Sequence[StepParts], watching_s: float) -> Parts:
+    last, host, wholes = timed[-1], [one.host_ns / 1e9 for one in timed], _wholes_s(timed)
+    host_s = _undisturbed(host)
+    layer_s = _device_layer_s(timed, watching_s)
+    layers_s = host_s + last.device_layers * layer_s
+    moving_s = _undisturbed([one.crossing_ns / 1e9 for one in timed])
+    usual = statistics.median(host) / host_s
     return Parts(
-        whole_s=whole_s,
-        host_s=_undisturbed_s(one.host_ns for one in same),
+        whole_s=statistics.fmean(wholes),
+        host_s=usual * host_s,
         host_layers=last.host_layers,
-        crossing_s=_undisturbed_s(one.crossing_ns for one in same),
-        device_layer_s=_device_layer_s(same, whole_s),
+        device_layer_s=usual * layer_s,
         device_layers=last.device_layers,
+        output_s=usual * max(0.0, _undisturbed(wholes) - layers_s - moving_s),
     )
 
 
-def _device_layer_s(timed: Sequence[StepParts], whole_s: float) -> float:
+def _wholes_s(timed: Sequence[StepParts]) -> list[float]:
+    return [whole_ns / 1e9 for one in timed for whole_ns in one.whole_ns if whole_ns]
+
+
+def _watching_s(timed: Sequence[StepParts]) -> float:
+    """For each layer on a device."""
+    whole_s = _undisturbed(_wholes_s(timed))
+    watched_s = _undisturbed([one.watched_ns / 1e9 for one in timed if one.watched_ns] or [whole_s])
+    return max(0.0, watched_s - whole_s) / timed[-1].device_layers
+
+
+def _device_layer_s(timed: Sequence[StepParts], watching_s: float) -> float:
     """Without an evaluation that waited for the first layer there, its start counts as part of the layers."""
     last = timed[-1]
-    layers_s, n_layers = _undisturbed_s(one.device_ns for one in timed), last.device_layers
-    entering = [one.first_device_layer_ns for one in timed if one.first_device_layer_ns is not None]
+    layers_s, n_layers = _undisturbed([one.device_ns / 1e9 for one in timed]), last.device_layers
+    entering = [one.first_device_layer_ns / 1e9 for one in timed if one.first_device_layer_ns is not None]
     if entering and last.layers_behind_first:
-        layers_s, n_layers = layers_s - _undisturbed_s(entering), last.layers_behind_first
-    watched_s = _undisturbed_s(one.watched_ns or 0 for one in timed)
-    watching_s = max(0.0, watched_s - whole_s) / last.device_layers
+        layers_s, n_layers = layers_s - _undisturbed(entering), last.layers_behind_first
     layer_s = max(0.0, layers_s / n_layers)
     return max(layer_s - watching_s, _LEAST_OF_LAYER * layer_s)
 
 
-def _undisturbed_s(times_ns: Iterable[int]) -> float:
-    """The lower quartile: what else runs on a machine only ever adds, and differences of medians drown in
-    it."""
-    times = list(times_ns)
-    lowest = statistics.quantiles(times, n=4, method="inclusive")[0] if len(times) > 1 else times[0]
-    return lowest / 1e9
+def _undisturbed(times: Sequence[float]) -> float:
+    """The lower quartile: what else runs on a machine only ever adds."""
+    return statistics.quantiles(times, n=4, method="inclusive")[0] if len(times) > 1 else times[0]

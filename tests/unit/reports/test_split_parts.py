@@ -42,12 +42,40 @@ def group(*parts: StepParts, **settings: Any) -> GroupResult:
 
 
 def test_steps_alone_and_what_is_least_disturbed() -> None:
-    steps = (part(10), part(30), part(12), part(11), part(14), part(100, tokens=64, position_tokens=0))
-    found = decode_parts(group(*steps))
+    times = [(8, 10.5), (8, 11), (9, 12), (10, 13), (30, 40)]
+    steps = [part(host, whole_ms=whole) for host, whole in times]
+    found = decode_parts(group(*steps, part(100, tokens=64, position_tokens=0)))
     assert found is not None
-    # The lower quartile of 10, 11, 12, 14 and 30.
-    assert (found.host_s, found.device_layer_s, found.output_s) == pytest.approx((0.011, 0.0002, 0.0))
-    assert found.host_share == pytest.approx(11 / 13)
+    # Lower quartiles: 8 of 11 ms; so 1 is the output's. Usually the host takes 9/8 of that, and so do all.
+    assert (found.host_s, found.device_layer_s, found.output_s) == pytest.approx(
+        (0.009, 9 / 8 * 0.0002, 9 / 8 * 0.001)
+    )
+    # The rest of the mean of 17.3 ms belongs to no layer, and is gone when all are there.
+    assert found.whole_s == pytest.approx(0.0173)
+    assert found.crossing_s == pytest.approx(0.0173 - 9 / 8 * 0.011)
+    assert found.ratio(31, 0.0) == pytest.approx(9 / 8 * 7 / 17.3)
+    assert found.host_share == pytest.approx(9 / 17.3)
+
+
+def test_where_noise_met_the_parts_alone_their_sum_is_the_whole() -> None:
+    found = decode_parts(group(part(host_ms=20, whole_ms=13, watching_ms=9)))
+    assert found is not None
+    assert found.host_share == pytest.approx(20 / (20 + 10 * found.device_layer_s * 1e3))
+    assert 0 < found.ratio(31, 0.0) < 1
+
+
+def test_watching_costs_a_prompt_what_it_costs_a_step() -> None:
+    prompt = part(100, 30, 140, watching_ms=20, tokens=64, position_tokens=0)
+    found = prompt_parts(group(part(watching_ms=1), prompt))
+    assert found is not None
+    # 0.1 ms of 5 for each of ten layers.
+    assert found.device_layer_s == pytest.approx(0.0049)
+    alone = prompt_parts(group(prompt))
+    assert alone is not None
+    assert alone.device_layer_s == pytest.approx(0.005)
+
+
+def test_a_prompts_parts_alone() -> None:
     prompts = prompt_parts(group(part(), part(100, tokens=64, position_tokens=0)))
     assert prompts is not None
     assert prompts.host_s == pytest.approx(0.100)

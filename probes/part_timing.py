@@ -18,7 +18,10 @@ from probes.step_parts import Marks, Node, marks, split_parts
 
 _ROUNDS, _MOST_ROUNDS = 5, 64
 _STEPS = 3
-"""Positions of a round, in each context."""
+"""That are watched in a round."""
+_LEAST_UNWATCHED, _MOST_UNWATCHED = 2, 8
+_UNWATCHED_NS = 10**8
+"""Of a round, there are more than the least while they take no longer together."""
 _PROMPTS, _MOST_PROMPTS = 2, 6
 _EACH_NS = 4 * 10**9
 """Of decode steps, and of prompts, there are more than the least while they take no longer together."""
@@ -47,18 +50,20 @@ class PartTimer:
         for is_observed in (True, False):
             self._engine.use_observed_context(is_observed)
             self._engine.run(self._engine.batch(0, first, logits=True))
-        steps = list(self._steps(first, (most - first - 1) // _STEPS))
+        self._engine.save(first)
+        steps = list(self._steps(first, most))
         prompts = list(self._prompts(first)) if first > 1 else []
         return tuple(part for part in (*steps, *prompts) if part is not None)
 
-    def _steps(self, depth: int, most: int) -> Iterator[StepParts | None]:
-        """One to settle the graphs, then a round at a time; each step has its own position."""
-        if most < 1:
+    def _steps(self, depth: int, room_tokens: int) -> Iterator[StepParts | None]:
+        """One to settle the graph, then a round at a time. Watched steps go on and on, the others begin anew
+        at `depth` each time."""
+        n_rounds = (room_tokens - depth - 1) // _STEPS
+        if n_rounds < 1:
             return
-        self._unwatched_ns(depth, 1)
         found = marks(self._watched(depth, 1, ()))
         position, begin_ns = depth + 1, self._now_ns()
-        for index in range(most):
+        for index in range(n_rounds):
             if found is None or self._is_over(begin_ns, index >= _ROUNDS):
                 return
             yield split_parts(
@@ -66,17 +71,23 @@ class PartTimer:
                 self._watched(position + 1, 1, (found.host_end, found.last_end)),
                 found,
                 entering=self._watched(position + 2, 1, (found.host_end, found.first_end)),
-                whole_ns=self._settled_steps_ns(position),
+                whole_ns=self._unwatched_steps_ns(depth, room_tokens),
                 tokens=1,
                 position_tokens=position,
             )
             position += _STEPS
 
-    def _settled_steps_ns(self, position: int) -> tuple[int, ...]:
+    def _unwatched_steps_ns(self, depth: int, room_tokens: int) -> tuple[int, ...]:
         """Steps behind an untimed one: the devices get their graph anew after the other context's."""
         self._engine.use_observed_context(False)
-        self._unwatched_ns(position, 1)
-        return tuple(self._unwatched_ns(position + index, 1) for index in range(1, _STEPS))
+        self._engine.restore(depth)
+        self._unwatched_ns(depth, 1)
+        took_ns: list[int] = []
+        for position in range(depth + 1, min(room_tokens, depth + 1 + _MOST_UNWATCHED)):
+            if len(took_ns) >= _LEAST_UNWATCHED and sum(took_ns) >= _UNWATCHED_NS:
+                break
+            took_ns.append(self._unwatched_ns(position, 1))
+        return tuple(took_ns)
 
     def _prompts(self, tokens: int) -> Iterator[StepParts | None]:
         begin_ns = self._now_ns()

@@ -186,13 +186,18 @@ def _saves(remedy: Remedy) -> str:
 
 
 def _measured(advice: Advice) -> str:
-    """What the trial saved, with a mark where it did not deliver; the notes have its words."""
+    """What the trial saved, also as a share of its own wait before: machines drift from the run to a trial.
+    With a mark where it did not deliver; the notes have its words."""
     if advice.verified is None:
         return ABSENT
     saved = advice.measured_saved_s
     if saved is None:
         return "failed"
-    figure = units.duration(saved) if saved >= 0 else f"{units.duration(-saved)} slower"
+    figure = units.duration(abs(saved))
+    if advice.verified.base_wait_s:
+        figure += f" ({units.percent(abs(saved) / advice.verified.base_wait_s)})"
+    if saved < 0:
+        figure += " slower"
     return figure if advice.is_delivered else f"{figure} !"
 
 

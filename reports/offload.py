@@ -16,6 +16,7 @@ from probes.records import GroupResult, ModelFacts, Run, first_on_device, moving
 from reports import headline, measured, stats
 from reports.phases import fit_phases
 from reports.regression import Terms, fit_terms
+from reports.roofs import is_host_buffer
 
 _CLIFF = 3.0
 """A step that saves at least this many times what the others save for each layer is a cliff."""
@@ -109,15 +110,32 @@ def read_split(model: ModelFacts, layers: int, n_cpu_moe: int = 0) -> tuple[floa
     if not model.layer_bytes:
         share = min(1.0, layers / ((model.n_layers or layers) + 1))
         return model.bytes_per_token * (1 - share), model.bytes_per_token * share
-    used = 1.0
-    if model.n_experts and model.n_experts_used:
-        used = min(1.0, model.n_experts_used / model.n_experts)
     on_device = float(model.output_bytes)
     for layer in range(first_on_device(len(model.layer_bytes), layers), len(model.layer_bytes)):
         whole, experts = moving_bytes(model, layer, n_cpu_moe)
-        on_device += whole + experts * used
+        on_device += whole + experts * _used(model)
     on_device = min(on_device, float(model.bytes_per_token))
     return model.bytes_per_token - on_device, on_device
+
+
+def _read_bytes(group: GroupResult, layers: int) -> tuple[float, float]:
+    """The same of a load. Where patterns moved tensors, what the engine says that it placed on devices tells:
+    up to the layers' weights without experts all of it is read for each token, beyond them it is experts."""
+    model, resolved = group.model, group.resolved
+    if not group.settings.override_tensor or resolved is None:
+        return read_split(model, layers, group.settings.n_cpu_moe)
+    placed = sum(place.model_bytes for place in resolved.placements if not is_host_buffer(place.buffer))
+    _, without_experts = read_split(model, layers, len(model.layer_bytes))
+    on_device = min(placed, without_experts) + max(0.0, placed - without_experts) * _used(model)
+    on_device = min(on_device, float(model.bytes_per_token))
+    return model.bytes_per_token - on_device, on_device
+
+
+def _used(model: ModelFacts) -> float:
+    """The share of experts that a token reads."""
+    if model.n_experts and model.n_experts_used:
+        return min(1.0, model.n_experts_used / model.n_experts)
+    return 1.0
 
 
 def sweeps(run: Run) -> tuple[OffloadSweep, ...]:
@@ -159,7 +177,7 @@ def _sweep(run: Run, indexes: Sequence[int]) -> OffloadSweep | None:
 
 def _point(index: int, layers: int, group: GroupResult, prompt_tokens: int) -> OffloadPoint:
     cell = next(c for c in measured.measured_cells(group) if c.prompt_tokens == prompt_tokens)
-    host, device = read_split(group.model, layers, group.settings.n_cpu_moe)
+    host, device = _read_bytes(group, layers)
     splits = group.resolved.graph_splits if group.resolved else None
     wait = headline.wait_at(group, fit_phases(group), cell)
     return OffloadPoint(

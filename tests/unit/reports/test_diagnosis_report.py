@@ -188,7 +188,7 @@ def test_a_failed_remedy_is_said_and_not_recommended() -> None:
     assert "cache" not in said.headline[1]
     assert said.remedies_table
     (row,) = [row for row in said.remedies_table.rows if row[-1] == "prefix-cached"]
-    assert row[3] == "500 ms slower !"
+    assert row[3] == "500 ms (7.1 %) slower !"
     assert any(
         "7.50 s measured" in note and note.endswith("7.00 s before; it did not deliver.")
         for note in said.remedies_table.notes

@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 import sample_runs as sample
 
-from probes.records import CellResult, CellSample, GroupResult, Placement, Run
+from probes.records import CellResult, CellSample, GroupResult, ModelFacts, Placement, Run
 from reports.offload import read_split, sweeps
 from reports.offload_section import offload_sections
 
@@ -60,6 +60,39 @@ def _place(buffer: str, mib: int) -> Placement:
 
 def run(*groups: GroupResult) -> Run:
     return dataclasses.replace(sample.run(), groups=groups)
+
+
+def _moved(layers: int, placed_mib: int, model: ModelFacts = MODEL) -> GroupResult:
+    """Patterns left this much on the device."""
+    made = group(layers)
+    assert made.resolved is not None
+    places = (_place("CPU_Mapped", 100 - placed_mib), _place("RPC0[127.0.0.1:50052]", placed_mib))
+    return dataclasses.replace(
+        made,
+        model=model,
+        settings=dataclasses.replace(made.settings, override_tensor=("blk.*=CPU",)),
+        resolved=dataclasses.replace(made.resolved, placements=places),
+    )
+
+
+def test_where_patterns_moved_tensors_a_sweep_counts_what_was_placed() -> None:
+    (sweep,) = sweeps(run(_moved(4, 30), _moved(8, 50), _moved(11, 100)))
+    assert [point.device_bytes / MIB for point in sweep.points] == [30, 50, 100]
+    assert [point.host_bytes / MIB for point in sweep.points] == [70, 50, 0]
+
+
+def test_of_experts_that_were_placed_the_share_in_use_counts() -> None:
+    # Of 8 MiB a layer 6 are experts, of which a token reads a third: 20 + 10 * (2 + 2) MiB in all.
+    experts = dataclasses.replace(
+        MODEL,
+        layer_expert_bytes=(6 * MIB,) * N_LAYERS,
+        n_experts=9,
+        n_experts_used=3,
+        bytes_per_token=60 * MIB,
+    )
+    (sweep,) = sweeps(run(_moved(10, 38, experts), _moved(11, 70, experts)))
+    # Ten layers have 20 + 9 * 2 MiB without experts; eleven 40, and 30 of experts are there.
+    assert [point.device_bytes / MIB for point in sweep.points] == [38, 50]
 
 
 @pytest.mark.parametrize(("layers", "on_device"), [(0, 0), (1, 20), (4, 44), (10, 92), (11, 100), (99, 100)])

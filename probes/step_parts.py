@@ -98,6 +98,7 @@ def split_parts(
         device_layers=device_layers,
         first_device_layer_ns=_on_devices_ns(entering[: found.first_end + 1]) or None,
         layers_behind_first=sum(1 for _ in ends),
+        output_ns=sum(piece.took_ns for piece in behind),
         crossing_ns=crossing_ns,
         watched_ns=sum(piece.took_ns for piece in pieces),
         whole_ns=whole_ns,

@@ -114,6 +114,11 @@ def _parts(timed: Sequence[StepParts], watching_s: float) -> Parts:
     layer_s = _device_layer_s(timed, watching_s)
     layers_s = host_s + last.device_layers * layer_s
     moving_s = _undisturbed([one.crossing_ns / 1e9 for one in timed])
+    # Each is more than the output: unwatched what keeps a device waiting is in the rest, watched sending is.
+    output_s = min(
+        max(0.0, _undisturbed(wholes) - layers_s - moving_s),
+        _undisturbed([one.output_ns / 1e9 for one in timed]),
+    )
     usual = statistics.median(host) / host_s
     return Parts(
         whole_s=statistics.fmean(wholes),
@@ -121,7 +126,7 @@ def _parts(timed: Sequence[StepParts], watching_s: float) -> Parts:
         host_layers=last.host_layers,
         device_layer_s=usual * layer_s,
         device_layers=last.device_layers,
-        output_s=usual * max(0.0, _undisturbed(wholes) - layers_s - moving_s),
+        output_s=usual * output_s,
     )
 
 

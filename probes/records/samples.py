@@ -142,6 +142,9 @@ class StepParts:
     """On devices, from their first operation until the end of the first layer that ends there."""
     layers_behind_first: int = 0
     """Layers on devices that follow that one."""
+    output_ns: int = 0
+    """On devices, from when the last layer has been waited for until the end: the output layer, and sending
+    for it anew."""
     crossing_ns: int = 0
     """Moving what the devices' first operation needs, from when the host has computed it."""
     watched_ns: int | None = None

@@ -69,6 +69,7 @@ def test_computing_here_moving_and_computing_there_are_told_apart() -> None:
         device_ns=2500 * US,
         device_layers=2,
         layers_behind_first=1,
+        output_ns=1000 * US,
         watched_ns=8000 * US,
         whole_ns=(7700 * US,),
     )
@@ -147,6 +148,7 @@ def test_steps_come_behind_the_first_micro_batch_and_it_is_timed_itself() -> Non
     # when they are watched.
     assert {(one.host_ns, one.host_layers, one.crossing_ns) for one in steps} == {(4_000_000, 2, 400_000)}
     assert {(one.device_ns, one.device_layers) for one in steps} == {(500_000, 2)}
+    assert {one.output_ns for one in steps} == {200_000}
     assert {(one.first_device_layer_ns, one.layers_behind_first) for one in steps} == {(250_000, 1)}
     assert {(one.watched_ns, one.whole_ns) for one in steps} == {(5_100_000, (5_000_000,) * 8)}
     assert steps[0].position_tokens == 129

@@ -22,6 +22,7 @@ def part(
     *,
     crossing_ms: float = 0.0,
     watching_ms: float = 0.0,
+    output_ms: float = 1.0,
     **changes: Any,
 ) -> StepParts:
     """20 layers here and ten there; `layers_ms` is what those take when nobody watches."""
@@ -30,6 +31,7 @@ def part(
         host_ns=round(host_ms * MS),
         crossing_ns=round(crossing_ms * MS),
         device_ns=round((layers_ms + watching_ms) * MS),
+        output_ns=round(output_ms * MS),
         watched_ns=round((whole_ms + watching_ms) * MS),
         whole_ns=(round(whole_ms * MS),),
         **facts,
@@ -55,6 +57,12 @@ def test_steps_alone_and_what_is_least_disturbed() -> None:
     assert found.crossing_s == pytest.approx(0.0173 - 9 / 8 * 0.011)
     assert found.ratio(31, 0.0) == pytest.approx(9 / 8 * 7 / 17.3)
     assert found.host_share == pytest.approx(9 / 17.3)
+
+
+def test_what_keeps_the_device_waiting_is_not_the_outputs() -> None:
+    found = decode_parts(group(part(whole_ms=16, output_ms=1)))
+    assert found is not None
+    assert (found.output_s, found.crossing_s) == pytest.approx((0.001, 0.003))
 
 
 def test_where_noise_met_the_parts_alone_their_sum_is_the_whole() -> None:
@@ -114,7 +122,7 @@ def test_what_a_stay_there_costs_is_not_the_layers() -> None:
     found = decode_parts(group(part(first_device_layer_ns=650_000, layers_behind_first=9)))
     assert found is not None
     assert found.device_layer_s == pytest.approx(0.00015)
-    assert found.output_s == pytest.approx(0.0015)
+    assert (found.output_s, found.crossing_s) == pytest.approx((0.001, 0.0005))
     assert found.ratio(21, 0.0) == pytest.approx((13 - 10 * (0.5 - 0.15)) / 13)
 
 
@@ -162,7 +170,7 @@ def test_few_layers_there_do_not_tell_what_one_takes() -> None:
 
 
 def test_a_request_elsewhere_is_told_by_its_parts_without_ceilings() -> None:
-    split = group(part(), part(200, 40, 242, tokens=64, position_tokens=0))
+    split = group(part(), part(200, 40, 242, output_ms=2, tokens=64, position_tokens=0))
     link = LinkFacts(server="127.0.0.1:50052", round_trip_s=0.0, to_bytes_s=1e9, from_bytes_s=1e9, unknown={})
     now = Now(decode_step_s=0.026, prefill_s=0.242, prompt_tokens=64, depth_tokens=64)
     found = elsewhere(sample.run(split, links=(link,)), split, now, 31)

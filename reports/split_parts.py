@@ -9,9 +9,10 @@ same one unwatched; it grows with the layers on the device and is taken off thei
     device time a layer = (until the last layer - until the first) / layers between - watching / layers there
 
 Differences of single evaluations drown in what else runs on a machine. So they are taken between the fastest
-twentieths, which nothing disturbed, and are then made as much longer as the host's part is in the mean. What the mean evaluation takes beyond that is the crossing: moving results to the device, and waiting
-until what slept while the host computed is awake. With all layers there nothing sleeps: of the crossing, the
-network's share is left.
+twentieths, which nothing disturbed, and are then made as much longer as the host's part is in the mean. What
+the mean evaluation takes beyond that is the crossing: moving results to the device, and waiting until what
+slept while the host computed is awake. With all layers there nothing sleeps: of the crossing, the network's
+share is left.
 """
 
 from __future__ import annotations
@@ -152,6 +153,6 @@ def _device_layer_s(timed: Sequence[StepParts], watching_s: float) -> float:
 
 
 def _undisturbed(times: Sequence[float]) -> float:
-    """The lowest twentieth: what else runs on a machine only ever adds, and threads that wait for each other are
-    held up by any of it."""
+    """The lowest twentieth: what else runs on a machine only ever adds, and threads that wait for each other
+    are held up by any of it."""
     return statistics.quantiles(times, n=20, method="inclusive")[0] if len(times) > 1 else times[0]

@@ -9,8 +9,8 @@ same one unwatched; it grows with the layers on the device and is taken off thei
     device time a layer = (until the last layer - until the first) / layers between - watching / layers there
 
 Differences of single evaluations drown in what else runs on a machine. So they are taken between the fastest
-twentieths, which nothing disturbed, and are then made as much longer as the host's part is in the mean. What
-the mean evaluation takes beyond that is the crossing: moving results to the device, and waiting until what
+twentieths, which nothing disturbed, and are then made as much longer as the host's part usually is. What the
+mean evaluation takes beyond that is the crossing: moving results to the device, and waiting until what
 slept while the host computed is awake. With all layers there nothing sleeps: of the crossing, the network's
 share is left.
 """
@@ -119,7 +119,7 @@ def _parts(timed: Sequence[StepParts], watching_s: float) -> Parts:
         max(0.0, _undisturbed(wholes) - layers_s - moving_s),
         _undisturbed([one.output_ns / 1e9 for one in timed]),
     )
-    usual = statistics.fmean(host) / host_s
+    usual = statistics.median(host) / host_s
     return Parts(
         whole_s=statistics.fmean(wholes),
         host_s=usual * host_s,

@@ -1,0 +1,59 @@
+"""What another placement of the layers would save: predicted from one run, and tried.
+
+python tests/benchmarks/placements.py [half|off] [RUNS] [PORT]
+
+half  15 of 31 layers on a loopback server of two threads, one thread here: all of them there
+off   all layers on a server of one thread, two threads here: none of them there
+
+Wanted: within 15 % of the saving. A machine may drift by more than that between a run and its trial: the
+saving is also given as a share of the wait at its own time. Needs two idle cores.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+from probes.rpc_server import RpcServer
+
+PROGRAM = Path(sys.executable).with_name("llmphase")
+SETTINGS = {
+    "half": (2, ("-t", "1", "-ngl", "15", "-p", "128", "-n", "128")),
+    "off": (1, ("-t", "2", "-ngl", "all", "-p", "64", "-n", "48")),
+}
+"""Threads of the server, and what is diagnosed."""
+FORM = ("--verify", "1", "--no-save", "--format", "json", "--quiet")
+
+
+def compare(kind: str, runs: int, address: str) -> None:
+    """Print both savings of each run, and the medians of their ratios."""
+    server_threads, request = SETTINGS[kind]
+    ratios: list[tuple[float, float]] = []
+    for _ in range(runs):
+        with RpcServer(address, threads=server_threads, cache=None):
+            command = [PROGRAM, "diagnose", "demo", "--rpc", address, *request, *FORM]
+            output = subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout
+        found = [one for one in json.loads(output)["remedies"] if one["measured_saved_s"] is not None]
+        if not found or found[0]["code"] != "gpu-layers" or not found[0]["saved_s"]:
+            sys.exit("no placement was predicted and tried")
+        predicted_s, measured_s = found[0]["saved_s"], found[0]["measured_saved_s"]
+        wait_s, again_s = predicted_s + found[0]["predicted_wait_s"], found[0]["measured_base_wait_s"]
+        ratios.append((predicted_s / measured_s, predicted_s / wait_s / (measured_s / again_s)))
+        print(
+            f"predicted {1e3 * predicted_s:.0f} ms of {wait_s:.2f} s ({predicted_s / wait_s:.1%}),"
+            f" measured {1e3 * measured_s:.0f} ms of {again_s:.2f} s ({measured_s / again_s:.1%})",
+            flush=True,
+        )
+    for name, values in zip(("saving", "share"), zip(*ratios, strict=True), strict=True):
+        within = sum(abs(ratio - 1) <= 0.15 for ratio in values)
+        print(f"{name}: median ratio {statistics.median(values):.2f}, {within} of {runs} within 15 %")
+
+
+if __name__ == "__main__":
+    kind, runs, port = (*sys.argv[1:], *("half", "5", "50052")[len(sys.argv) - 1 :])
+    if kind not in SETTINGS or not runs.isdecimal():
+        sys.exit(__doc__)
+    compare(kind, int(runs), f"127.0.0.1:{port}")

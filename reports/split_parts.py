@@ -9,19 +9,21 @@ same one unwatched; it grows with the layers on the device and is taken off thei
     device time a layer = (until the last layer - until the first) / layers between - watching / layers there
 
 Differences of single evaluations drown in what else runs on a machine. So they are taken between the fastest
-twentieths, which nothing disturbed, and are then made as much longer as the host's part usually is. What the
-mean evaluation takes beyond that is the crossing: moving results to the device, and waiting until what
+twentieths, which nothing disturbed, and are then made as much longer as the host's part is in the mean. What
+the mean evaluation takes beyond that is the crossing: moving results to the device, and waiting until what
 slept while the host computed is awake. With all layers there nothing sleeps: of the crossing, the network's
-share is left.
+share is left. Of prompts there are too few for that, and a layer takes long enough for medians.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from probes.records import GroupResult, StepParts
+
+_Typical = Callable[[Sequence[float]], float]
 
 _LEAST_THERE = 1 / 3
 """Of the layers."""
@@ -85,14 +87,15 @@ class Parts:
 def decode_parts(group: GroupResult) -> Parts | None:
     """Of a decode step; None where the model is not split plainly by layers, or was not timed so."""
     steps = _alike(group, is_prompt=False)
-    return _parts(steps, _watching_s(steps)) if steps else None
+    return _parts(steps, _watching_s(steps), _undisturbed) if steps else None
 
 
 def prompt_parts(group: GroupResult) -> Parts | None:
     """The same of a prompt's first micro-batch. Its graph has as many nodes as a step's: watching it costs as
     much, which drowns in a prompt's own time."""
     prompts, steps = _alike(group, is_prompt=True), _alike(group, is_prompt=False)
-    return _parts(prompts, _watching_s(steps) if steps else 0.0) if prompts else None
+    watching_s = _watching_s(steps) if steps else 0.0
+    return _parts(prompts, watching_s, statistics.median) if prompts else None
 
 
 def _alike(group: GroupResult, *, is_prompt: bool) -> tuple[StepParts, ...]:
@@ -108,25 +111,25 @@ def _alike(group: GroupResult, *, is_prompt: bool) -> tuple[StepParts, ...]:
     return tuple(one for one in known if one.host_layers == known[-1].host_layers)
 
 
-def _parts(timed: Sequence[StepParts], watching_s: float) -> Parts:
+def _parts(timed: Sequence[StepParts], watching_s: float, typical: _Typical) -> Parts:
     last, host, wholes = timed[-1], [one.host_ns / 1e9 for one in timed], _wholes_s(timed)
-    host_s = _undisturbed(host)
-    layer_s = _device_layer_s(timed, watching_s)
+    host_s = typical(host)
+    layer_s = _device_layer_s(timed, watching_s, typical)
     layers_s = host_s + last.device_layers * layer_s
-    moving_s = _undisturbed([one.crossing_ns / 1e9 for one in timed])
+    moving_s = typical([one.crossing_ns / 1e9 for one in timed])
     # Each is more than the output: unwatched what keeps a device waiting is in the rest, watched sending is.
     output_s = min(
-        max(0.0, _undisturbed(wholes) - layers_s - moving_s),
-        _undisturbed([one.output_ns / 1e9 for one in timed]),
+        max(0.0, typical(wholes) - layers_s - moving_s),
+        typical([one.output_ns / 1e9 for one in timed]),
     )
-    usual = statistics.median(host) / host_s
+    disturbed = statistics.fmean(host) / host_s
     return Parts(
         whole_s=statistics.fmean(wholes),
-        host_s=usual * host_s,
+        host_s=disturbed * host_s,
         host_layers=last.host_layers,
-        device_layer_s=usual * layer_s,
+        device_layer_s=disturbed * layer_s,
         device_layers=last.device_layers,
-        output_s=usual * output_s,
+        output_s=disturbed * output_s,
     )
 
 
@@ -141,13 +144,13 @@ def _watching_s(timed: Sequence[StepParts]) -> float:
     return max(0.0, watched_s - whole_s) / timed[-1].device_layers
 
 
-def _device_layer_s(timed: Sequence[StepParts], watching_s: float) -> float:
+def _device_layer_s(timed: Sequence[StepParts], watching_s: float, typical: _Typical) -> float:
     """Without an evaluation that waited for the first layer there, its start counts as part of the layers."""
     last = timed[-1]
-    layers_s, n_layers = _undisturbed([one.device_ns / 1e9 for one in timed]), last.device_layers
+    layers_s, n_layers = typical([one.device_ns / 1e9 for one in timed]), last.device_layers
     entering = [one.first_device_layer_ns / 1e9 for one in timed if one.first_device_layer_ns is not None]
     if entering and last.layers_behind_first:
-        layers_s, n_layers = layers_s - _undisturbed(entering), last.layers_behind_first
+        layers_s, n_layers = layers_s - typical(entering), last.layers_behind_first
     layer_s = max(0.0, layers_s / n_layers)
     return max(layer_s - watching_s, _LEAST_OF_LAYER * layer_s)
 

@@ -51,7 +51,7 @@ page_cache.sys = type("sys", (), {"platform": "win32"})
 read, sampler = machine.read_machine_facts, disturbance.Sampler
 machine.read_machine_facts = lambda: read(system="Windows")
 from probes import conversation
-conversation.Sampler = lambda pid: sampler(pid, use_proc=False)
+conversation.Sampler = lambda pid, **given: sampler(pid, use_proc=False, **given)
 """
 
 

@@ -9,15 +9,20 @@ same one unwatched; it grows with the layers on the device and is taken off thei
     device time a layer = (until the last layer - until the first) / layers between - watching / layers there
 
 Differences of single evaluations drown in what else runs on a machine. So they are taken between the fastest
-twentieths, which nothing disturbed, and are then made as much longer as the host's part is in the mean. What
-the mean evaluation takes beyond that is the crossing: moving results to the device, and waiting until what
-slept while the host computed is awake. With all layers there nothing sleeps: of the crossing, the network's
-share is left. Of prompts there are too few for that, and a layer takes long enough for medians.
+twentieths, which nothing disturbed. What the mean evaluation takes beyond those meets all parts alike, as far
+as it is other programs; as far as it is waiting until what slept while the host computed is awake, it is gone
+with the last layer. Which of both is not known, so half of it is taken for each: parts are longer by
+
+    sqrt(mean whole / undisturbed whole)
+
+and the rest is crossing, with moving results to the device. With all layers there the network's share of that
+is left. Of prompts there are too few for twentieths, and a layer takes long enough for medians.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import math
 import statistics
 from collections.abc import Callable, Sequence
 
@@ -112,8 +117,8 @@ def _alike(group: GroupResult, *, is_prompt: bool) -> tuple[StepParts, ...]:
 
 
 def _parts(timed: Sequence[StepParts], watching_s: float, typical: _Typical) -> Parts:
-    last, host, wholes = timed[-1], [one.host_ns / 1e9 for one in timed], _wholes_s(timed)
-    host_s = typical(host)
+    last, wholes = timed[-1], _wholes_s(timed)
+    host_s = typical([one.host_ns / 1e9 for one in timed])
     layer_s = _device_layer_s(timed, watching_s, typical)
     layers_s = host_s + last.device_layers * layer_s
     moving_s = typical([one.crossing_ns / 1e9 for one in timed])
@@ -122,9 +127,10 @@ def _parts(timed: Sequence[StepParts], watching_s: float, typical: _Typical) -> 
         max(0.0, typical(wholes) - layers_s - moving_s),
         typical([one.output_ns / 1e9 for one in timed]),
     )
-    disturbed = statistics.fmean(host) / host_s
+    whole_s = statistics.fmean(wholes)
+    disturbed = math.sqrt(max(1.0, whole_s / typical(wholes)))
     return Parts(
-        whole_s=statistics.fmean(wholes),
+        whole_s=whole_s,
         host_s=disturbed * host_s,
         host_layers=last.host_layers,
         device_layer_s=disturbed * layer_s,

@@ -44,19 +44,19 @@ def group(*parts: StepParts, **settings: Any) -> GroupResult:
 
 
 def test_steps_alone_and_what_is_least_disturbed() -> None:
-    times = [(8, 11), (8, 11), (8.5, 12), (10, 13), (10.5, 39.5)]
+    times = [(8, 11), (8, 11), (9, 12), (10, 13), (11, 39.875)]
     steps = [part(host, whole_ms=whole) for host, whole in times]
     found = decode_parts(group(*steps, part(100, tokens=64, position_tokens=0)))
     assert found is not None
-    # Undisturbed: 8 of 11 ms; so 1 is the output's. In the mean the host takes 9/8 of that, and so do all.
-    assert (found.host_s, found.device_layer_s, found.output_s) == pytest.approx(
-        (0.009, 9 / 8 * 0.0002, 9 / 8 * 0.001)
-    )
-    # The rest of the mean of 17.3 ms belongs to no layer, and is gone when all are there.
-    assert found.whole_s == pytest.approx(0.0173)
-    assert found.crossing_s == pytest.approx(0.0173 - 9 / 8 * 0.011)
-    assert found.ratio(31, 0.0) == pytest.approx(9 / 8 * 7 / 17.3)
-    assert found.host_share == pytest.approx(9 / 17.3)
+    # Undisturbed: 8 of 11 ms; so 1 is the output's. The mean of 17.375 ms is 1.2568 ** 2 times as long.
+    disturbed = (17.375 / 11) ** 0.5
+    parts = (found.host_s, found.device_layer_s, found.output_s)
+    assert parts == pytest.approx((disturbed * 0.008, disturbed * 0.0002, disturbed * 0.001))
+    # The rest of the mean belongs to no layer, and is gone when all are there.
+    assert found.whole_s == pytest.approx(0.017375)
+    assert found.crossing_s == pytest.approx(0.017375 - disturbed * 0.011)
+    assert found.ratio(31, 0.0) == pytest.approx(disturbed * 7 / 17.375)
+    assert found.host_share == pytest.approx(disturbed * 8 / 17.375)
 
 
 def test_what_keeps_the_device_waiting_is_not_the_outputs() -> None:

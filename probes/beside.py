@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
 
 from probes.clock import Clock
 from probes.engine import Engine
@@ -11,6 +12,8 @@ from probes.walk import time_steps
 
 _DRAWS = 8
 """Draws from each sampler chain, for each repetition: one takes microseconds."""
+_SETTLE_S = 0.01
+"""After another one's turn, until the threads that it left spinning have gone to sleep."""
 
 
 class Beside:
@@ -57,9 +60,15 @@ class Beside:
                 )
         return samples
 
-    def request(self, prompt_tokens: int, cached_tokens: int, output_tokens: int) -> RequestSample:
+    def request(
+        self, prompt_tokens: int, cached_tokens: int, output_tokens: int, turn_ns: int | None = None
+    ) -> Iterator[RequestSample | None]:
         """One request as a runtime serves it: text in, sampled tokens out, batches of n_batch. What is cached
-        is evaluated before the clock starts."""
+        is evaluated before the clock starts.
+
+        After each `turn_ns`, if given, comes None: others may have their turn, which is no part of its time.
+        The sample comes last.
+        """
         engine, now_ns = self._engine, self._clock.now_ns
         text = self._prompt or engine.text_of(self._tokens[:prompt_tokens])
         special = self._prompt is not None
@@ -76,8 +85,15 @@ class Beside:
         token = engine.sample("default")
         first_ns = now_ns()
         sampling_ns = first_ns - before_ns
-        decode_ns = 0
+        decode_ns = pauses_ns = 0
+        turn_began_ns = begin_ns
         for position in range(len(tokens), len(tokens) + output_tokens - 1):
+            if turn_ns is not None and now_ns() - turn_began_ns >= turn_ns:
+                before_ns = now_ns()
+                yield None
+                time.sleep(_SETTLE_S)
+                turn_began_ns = now_ns()
+                pauses_ns += turn_began_ns - before_ns
             engine.put_token(position, token)
             batch = engine.batch(position, 1, logits=True)
             before_ns = now_ns()
@@ -89,7 +105,7 @@ class Beside:
             sampling_ns += after_ns - between_ns
         end_ns = now_ns()
         engine.set_tokens(self._tokens)
-        return RequestSample(
+        yield RequestSample(
             prompt_tokens=len(tokens),
             output_tokens=output_tokens,
             tokenize_ns=tokenized_ns - begin_ns,
@@ -97,7 +113,7 @@ class Beside:
             decode_ns=decode_ns,
             sampling_ns=sampling_ns,
             ttft_ns=first_ns - begin_ns,
-            wall_ns=end_ns - begin_ns,
+            wall_ns=end_ns - begin_ns - pauses_ns,
             cached_tokens=cached_tokens,
         )
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from probes.disturbance import Sampler
 from probes.errors import LlmphaseError, UnmeasurableError
 from probes.messages import Command, Event, Failed, ProtocolError
 from probes.patience import Patience
 from probes.records import Disturbance
-from probes.worker_process import WorkerProcess
 
 _TICK_S = 1.0
 """Between two looks at what else the machine does."""
@@ -32,8 +31,23 @@ class WorkerStall(UnmeasurableError):
         )
 
 
+class Talker(Protocol):
+    """The other side: see `probes.worker_process.WorkerProcess`."""
+
+    @property
+    def pid(self) -> int: ...
+
+    def send(self, command: Command) -> None: ...
+
+    def receive(self, timeout_s: float) -> Event | None: ...
+
+    def end(self) -> None: ...
+
+    def kill(self) -> None: ...
+
+
 class Conversation:
-    """Talks with one worker of its own.
+    """Talks with one worker, or at one seat of one.
 
     `hear` gets each event that is not the one waited for, `notice` what else the machine did about once a
     second, of which what `companions` do is none. Any failure of the worker ends it, so that nothing it says
@@ -46,13 +60,14 @@ class Conversation:
         hear: Callable[[Event], None],
         notice: Callable[[Disturbance], None],
         phase: Callable[[], str],
+        worker: Talker,
         companions: Collection[int] = (),
     ) -> None:
         self.patience = patience
         self._hear = hear
         self._notice = notice
         self._phase = phase
-        self._worker = WorkerProcess()
+        self._worker = worker
         self._sampler = Sampler(self._worker.pid, companions=companions)
         self._looked_s = time.monotonic()
 

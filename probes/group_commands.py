@@ -42,12 +42,15 @@ def load_sample(loaded: Loaded, cached_fraction: float | None) -> LoadSample:
     )
 
 
-def beside_command(lengths: tuple[int, ...], repetitions: int, request: Request | None) -> RunBeside:
-    """To time what stands beside the phases, and perhaps a whole request."""
+def beside_command(
+    lengths: tuple[int, ...], repetitions: int, request: Request | None, turn_ns: int | None
+) -> RunBeside:
+    """To time what stands beside the phases, and perhaps a whole request, a turn at a time."""
     return RunBeside(
         lengths=lengths,
         repetitions=repetitions,
         request_prompt_tokens=None if request is None else request.prompt_tokens,
         request_output_tokens=0 if request is None else request.output_tokens,
         request_cached_tokens=0 if request is None else request.cached_tokens,
+        turn_ns=turn_ns,
     )

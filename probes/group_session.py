@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import statistics
 import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from probes.conversation import Conversation
+from probes.conversation import Conversation, Talker
 from probes.disturbed_passes import DisturbedPasses
 from probes.errors import LlmphaseError
 from probes.group_commands import beside_command, load_command, load_sample
@@ -19,6 +18,7 @@ from probes.messages import (
     CellMeasured,
     Event,
     Facts,
+    GoOn,
     Loaded,
     LoadProgress,
     PartsTimed,
@@ -28,11 +28,12 @@ from probes.messages import (
     StepBegins,
 )
 from probes.page_cache import cached_fraction, drop
+from probes.part_timing import WANTED_NS
 from probes.patience import Patience
 from probes.plan import PlannedGroup
 from probes.records import CellResult, Disturbance, EngineFacts, GroupResult, ModelFacts, Options
-from probes.requests import Request, parts_ns, short_request, workload_request
-from probes.worker_process import WorkerCrash
+from probes.requests import Request, parts_ns, pass_ns, short_request, workload_request
+from probes.worker_process import WorkerCrash, WorkerProcess
 
 _BESIDE_REPETITIONS = 3
 _EXTRA_LOADS = 2
@@ -42,9 +43,8 @@ _START_COST = 2
 """A process that loads costs about as much again as the load itself, on small models."""
 _MOST_FAILURES = 3
 """In a row, without a cell or a pass in between: what remains is left out then."""
-_REQUESTS = 3
-"""The workload's request is run so often, while each takes no more than this share of the budget."""
 _CHEAP_SHARE = 0.2
+"""Of the budget: a request that takes no longer is run again."""
 _ENGINE_SIGNALS = ("SIGSEGV", "SIGILL", "SIGBUS", "SIGABRT", "SIGFPE")
 _REPACKED_BUFFERS = ("AMX", "CPU_REPACK", "CPU_AARCH64", "CPU_KLEIDIAI", "CPU_RISCV64_SPACEMIT")
 
@@ -112,8 +112,10 @@ class GroupSession:
         policy: Policy,
         watch: Watch,
         earlier: GroupResult | None = None,
+        begin_worker: Callable[[], Talker] = WorkerProcess,
     ) -> None:
         self._group = group
+        self._begin_worker = begin_worker
         self._model = group.model
         self._workload = group.workload
         small = group.model.file_bytes <= _EXTRA_LOADS_MAX_BYTES
@@ -133,6 +135,8 @@ class GroupSession:
         self._call_ns = 0
         """What the longest engine call should take at the most."""
         self._beside_done = self._record.has_beside
+        self._is_paused = False
+        """A request has had its turn and is under way."""
         self._is_finishing = False
         self._nothing_fits = False
         """The last pass found that nothing fits into the time left."""
@@ -155,6 +159,9 @@ class GroupSession:
         self._deadline_ns = deadline_ns
         if self._workload is not None and self._record.passes and not self._beside_done:
             self._guarded("beside", self._run_beside)
+        if self._is_paused:
+            self._guarded("beside", self._go_on_with_request)
+            return self._talk is not None
         lengths = self._lengths_to_run() if self._talk is not None and not self._nothing_fits else ()
         if not lengths:
             return self._repeat_request()
@@ -202,7 +209,7 @@ class GroupSession:
     def _load_to_measure(self) -> None:
         if self._options.cold and not self._record.result().loads:
             self._drop_file()
-        self._passes_here = 0
+        self._passes_here, self._is_paused = 0, False
         self._talk = self._begin_talk()
         loaded = self._load_in(self._talk, warm_up=True)
         self._record.take_measuring_load(loaded)
@@ -223,7 +230,14 @@ class GroupSession:
     def _begin_talk(self) -> Conversation:
         patience = Patience(self._options.cell_timeout_ns, self._model.file_bytes)
         serving = serving_processes(self._record.settings.rpc_servers)
-        return Conversation(patience, self._hear, self._notice, lambda: self._doing.phase, serving)
+        return Conversation(
+            patience,
+            self._hear,
+            self._notice,
+            lambda: self._doing.phase,
+            self._begin_worker(),
+            serving,
+        )
 
     def _load_in(self, talk: Conversation, *, warm_up: bool) -> Loaded:
         fraction = cached_fraction(self._model.files)
@@ -256,9 +270,7 @@ class GroupSession:
             return self._record.unmeasured_lengths
         measured = self._record.measured()
         left_ns = self._time_left_ns() - self._reserve_ns()
-        fitting = [
-            length for length in self._policy.loose(measured) if _pass_cost_ns(measured, length) <= left_ns
-        ]
+        fitting = [length for length in self._policy.loose(measured) if pass_ns(measured, length) <= left_ns]
         longest = max(fitting, default=-1)
         return tuple(cell.prompt_tokens for cell in measured if cell.prompt_tokens <= longest)
 
@@ -269,7 +281,8 @@ class GroupSession:
         expected_ns = _START_COST * self._extra_loads * self._record.longest_load_ns
         if request is not None:
             expected_ns += request.expected_ns
-        expected_ns += self._parts_ns()
+        least_ns = self._parts_ns()
+        expected_ns += max(least_ns, WANTED_NS) if least_ns else 0
         return min(expected_ns, self._options.budget_ns // 4)
 
     def _run_pass(self, lengths: tuple[int, ...]) -> None:
@@ -303,20 +316,26 @@ class GroupSession:
     def _run_beside(self) -> None:
         self._beside_done = True
         request = None if self._record.result().requests else self._request_to_run()
-        done = self._ask_beside(self._record.lengths_to_tokenize, _BESIDE_REPETITIONS, request)
-        self._record.take_beside(done)
+        self._take_beside(self._ask_beside(self._record.lengths_to_tokenize, _BESIDE_REPETITIONS, request))
         self._watch.changed()
+
+    def _go_on_with_request(self) -> None:
+        self._take_beside(self._loaded().ask(GoOn(), BesideDone))
+
+    def _take_beside(self, done: BesideDone) -> None:
+        self._is_paused = done.is_paused
+        self._record.take_beside(done)
 
     def _repeat_request(self) -> bool:
         """The workload's request again, for an interval of its wait; False when that is done or too dear."""
         requests = self._record.result().requests
-        if self._talk is None or self._workload is None or not 0 < len(requests) < _REQUESTS:
+        if self._talk is None or self._workload is None or not 0 < len(requests) < self._group.requests:
             return False
         last = requests[-1]
         if last.output_tokens < self._workload.output_tokens or not self._is_cheap(last.wall_ns):
             return False
         request = self._request_to_run()
-        self._guarded("beside", lambda: self._record.take_beside(self._ask_beside((), 0, request)))
+        self._guarded("beside", lambda: self._take_beside(self._ask_beside((), 0, request)))
         return self._talk is not None
 
     def _is_cheap(self, took_ns: int) -> bool:
@@ -327,7 +346,8 @@ class GroupSession:
         talk = self._loaded()
         self._tell(dataclasses.replace(self._doing, phase="beside"))
         talk.patience.begin_request(0 if request is None else request.expected_ns)
-        return talk.ask(beside_command(lengths, repetitions, request), BesideDone)
+        turn_ns = None if self._is_finishing else self._group.turn_ns
+        return talk.ask(beside_command(lengths, repetitions, request, turn_ns), BesideDone)
 
     def _request_to_run(self) -> Request | None:
         """The request to run as a whole, cut to what fits into the time left; None when nothing does."""
@@ -466,16 +486,6 @@ class GroupSession:
         self._record.forget()
         self._disturbed.forget()
         self._guarded("load", self._load_to_measure)
-
-
-def _pass_cost_ns(measured: tuple[CellResult, ...], longest: int) -> int:
-    """What a pass up to `longest` will likely take: whole chunks, and every tail and decode on the way."""
-    on_the_way = [cell for cell in measured if cell.prompt_tokens <= longest]
-    head_ns = statistics.median(sample.head_ns for sample in on_the_way[-1].samples)
-    return round(head_ns) + sum(
-        round(statistics.median(sample.tail_ns + sum(sample.decode_ns) for sample in cell.samples))
-        for cell in on_the_way
-    )
 
 
 def _shown_name(model: ModelFacts) -> str:

@@ -103,6 +103,13 @@ class RunBeside:
     """None: no whole request."""
     request_output_tokens: int
     request_cached_tokens: int = 0
+    turn_ns: int | None = None
+    """The request pauses after each turn, and goes on when asked to."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class GoOn:
+    """Go on with the request that paused."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,6 +164,14 @@ class Quantize:
     """Take a source that is quantized already."""
     trial: bool
     """Only find out what would come of it."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class TakeSeat:
+    """What follows is for the engine with this number, which begins with the first mention. It needs no
+    answer."""
+
+    number: int
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,11 +254,13 @@ class PassDone:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class BesideDone:
-    """Answer to RunBeside."""
+    """Answer to RunBeside and to GoOn."""
 
     tokenize: tuple[TokenizeSample, ...]
     sampling: tuple[SamplingSample, ...]
     requests: tuple[RequestSample, ...]
+    is_paused: bool = False
+    """The request is under way."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -309,10 +326,12 @@ Command = (
     | Reserve
     | RunPass
     | RunBeside
+    | GoOn
     | RunParts
     | MeasureCeilings
     | MeasureLink
     | Quantize
+    | TakeSeat
     | Quit
 )
 Event = (
@@ -340,10 +359,12 @@ COMMANDS: tuple[type[Any], ...] = (
     Reserve,
     RunPass,
     RunBeside,
+    GoOn,
     RunParts,
     MeasureCeilings,
     MeasureLink,
     Quantize,
+    TakeSeat,
     Quit,
 )
 EVENTS: tuple[type[Any], ...] = (

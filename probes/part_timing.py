@@ -1,10 +1,9 @@
-"""Times the parts of a split model: a few decode steps and a prompt's first micro-batch.
+"""Times the parts of a split model: decode steps and a prompt's first micro-batch.
 
 Watching costs something: the engine computes piece by piece, and sends a remote device its graph anew each
 time. So the same evaluations run in two contexts in turn, one that is watched and one that is not. A watched
-one waits where the host is done, which tells computing from moving; another one after the last layer, which
-tells the layers from the output; and a decode step once more after the first layer there, which tells the
-layers from what each stay there costs.
+one waits where the host is done, which tells computing from moving; after the first layer on a device, which
+tells what getting there costs; and after the last layer, which tells the layers from the output.
 """
 
 from __future__ import annotations
@@ -16,15 +15,14 @@ from probes.engine import Engine
 from probes.records import Settings, StepParts
 from probes.step_parts import Marks, Node, marks, split_parts
 
-_ROUNDS, _MOST_ROUNDS = 5, 64
-_STEPS = 3
-"""That are watched in a round."""
-_LEAST_UNWATCHED, _MOST_UNWATCHED = 2, 8
-_UNWATCHED_NS = 10**8
-"""Of a round, there are more than the least while they take no longer together."""
-_PROMPTS, _MOST_PROMPTS = 2, 6
-_EACH_NS = 4 * 10**9
+_ROUNDS, _MOST_ROUNDS = 5, 192
+_UNWATCHED = 2
+"""Steps in a round, beside a watched one."""
+_PROMPTS, _MOST_PROMPTS = 2, 8
+_EACH_NS = 6 * 10**9
 """Of decode steps, and of prompts, there are more than the least while they take no longer together."""
+WANTED_NS = 2 * _EACH_NS
+"""What timing the parts makes good use of."""
 
 
 class PartTimer:
@@ -42,7 +40,7 @@ class PartTimer:
         """Decode steps behind the prompt's first micro-batch, then that itself, as far as the time allows.
         `room_tokens` are laid ready and fit into the context. Raises EngineError."""
         first = max(1, min(prompt_tokens, self._settings.n_ubatch, room_tokens))
-        most = min(room_tokens, first + 1 + _STEPS * _MOST_ROUNDS)
+        most = min(room_tokens, first + 1 + max(_MOST_ROUNDS, _UNWATCHED))
         # Two contexts have to find room where one was.
         self._engine.open_observed_context(
             dataclasses.replace(self._settings, n_ctx=min(self._settings.n_ctx, most))
@@ -58,36 +56,27 @@ class PartTimer:
     def _steps(self, depth: int, room_tokens: int) -> Iterator[StepParts | None]:
         """One to settle the graph, then a round at a time. Watched steps go on and on, the others begin anew
         at `depth` each time."""
-        n_rounds = (room_tokens - depth - 1) // _STEPS
-        if n_rounds < 1:
+        if room_tokens - depth <= _UNWATCHED:
             return
         found = marks(self._watched(depth, 1, ()))
-        position, begin_ns = depth + 1, self._now_ns()
-        for index in range(n_rounds):
+        begin_ns = self._now_ns()
+        for index, position in enumerate(range(depth + 1, room_tokens)):
             if found is None or self._is_over(begin_ns, index >= _ROUNDS):
                 return
             yield split_parts(
-                self._watched(position, 1, (found.host_end,)),
-                self._watched(position + 1, 1, (found.host_end, found.last_end)),
+                self._watched(position, 1, found),
                 found,
-                entering=self._watched(position + 2, 1, (found.host_end, found.first_end)),
-                whole_ns=self._unwatched_steps_ns(depth, room_tokens),
+                whole_ns=self._unwatched_steps_ns(depth),
                 tokens=1,
                 position_tokens=position,
             )
-            position += _STEPS
 
-    def _unwatched_steps_ns(self, depth: int, room_tokens: int) -> tuple[int, ...]:
+    def _unwatched_steps_ns(self, depth: int) -> tuple[int, ...]:
         """Steps behind an untimed one: the devices get their graph anew after the other context's."""
         self._engine.use_observed_context(False)
         self._engine.restore(depth)
         self._unwatched_ns(depth, 1)
-        took_ns: list[int] = []
-        for position in range(depth + 1, min(room_tokens, depth + 1 + _MOST_UNWATCHED)):
-            if len(took_ns) >= _LEAST_UNWATCHED and sum(took_ns) >= _UNWATCHED_NS:
-                break
-            took_ns.append(self._unwatched_ns(position, 1))
-        return tuple(took_ns)
+        return tuple(self._unwatched_ns(depth + step, 1) for step in range(1, _UNWATCHED + 1))
 
     def _prompts(self, tokens: int) -> Iterator[StepParts | None]:
         begin_ns = self._now_ns()
@@ -95,16 +84,14 @@ class PartTimer:
         for index in range(_MOST_PROMPTS):
             if self._is_over(begin_ns, index >= _PROMPTS):
                 return
-            if found is None:
-                found = marks(self._fresh_prompt(tokens, ()))
+            found = found or marks(self._fresh_prompt(tokens, ()))
             if found is None:
                 return
-            plain = self._fresh_prompt(tokens, (found.host_end,))
-            waiting = self._fresh_prompt(tokens, (found.host_end, found.last_end))
+            nodes = self._fresh_prompt(tokens, found)
             self._engine.use_observed_context(False)
             self._engine.clear()
             whole_ns = (self._unwatched_ns(0, tokens),)
-            yield split_parts(plain, waiting, found, whole_ns=whole_ns, tokens=tokens, position_tokens=0)
+            yield split_parts(nodes, found, whole_ns=whole_ns, tokens=tokens, position_tokens=0)
 
     def _fresh_prompt(self, tokens: int, wait_after: Collection[int]) -> Sequence[Node]:
         self._engine.use_observed_context(True)

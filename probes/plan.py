@@ -82,6 +82,10 @@ class PlannedGroup:
     """The user's own prompt, as the model gets it."""
     refusal: str | None = None
     """Why it is not even tried: it can not fit into memory."""
+    requests: int = 3
+    """The workload's request is run so often, while it is cheap."""
+    turn_ns: int | None = None
+    """Where groups take turns: a request lets another one go on after so long. None: at its end."""
     further_loads: bool = True
     """Whether the model is loaded again in fresh processes, for the time that a load takes."""
     times_parts: bool = True

@@ -1,4 +1,4 @@
-"""Which whole request to run beside the walk: pure."""
+"""Which whole request to run beside the walk, and what it and other measurements will take: pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from probes.records import CellResult, Workload
 
-PART_PROMPTS, PART_STEPS = 9, 31
+PART_PROMPTS, PART_STEPS = 7, 21
 """Micro-batches of the prompt, and decode steps, that timing a split model's parts takes at the least."""
 _NEAR_TOKENS = 128
 _MOST_TOKENS = 512
@@ -62,6 +62,16 @@ def workload_request(workload: Workload, cells: Sequence[CellResult], left_ns: i
         cached_tokens=workload.cached_tokens,
         output_tokens=output_tokens,
         expected_ns=round(prefill_ns + output_tokens * _step_ns(nearest)),
+    )
+
+
+def pass_ns(measured: Sequence[CellResult], longest: int) -> int:
+    """What a pass up to `longest` will likely take: whole chunks, and every tail and decode on the way."""
+    on_the_way = [cell for cell in measured if cell.prompt_tokens <= longest]
+    head_ns = statistics.median(sample.head_ns for sample in on_the_way[-1].samples)
+    return round(head_ns) + sum(
+        round(statistics.median(sample.tail_ns + sum(sample.decode_ns) for sample in cell.samples))
+        for cell in on_the_way
     )
 
 

@@ -29,6 +29,8 @@ from probes.records import (
     Run,
 )
 from probes.run_files import new_run_id
+from probes.shared_worker import SharedWorker
+from probes.worker_process import WorkerProcess
 
 _DISTURBING_CPUS = 0.1
 """CPUs' worth of time that others take: from here on it is worth naming them."""
@@ -38,6 +40,7 @@ class Session:
     """One measurement. `save` is called with the run as it stands, after each newly measured cell and at
     the end; `show` hears what is being measured; `kept_ns` of the budget is left for what comes after.
 
+    Groups that are measured `together` are loaded at once, in one process where they use remote devices.
     `earlier` is an unfinished run of the same plan: it is continued, and only what it lacks is measured.
     """
 
@@ -65,8 +68,9 @@ class Session:
         self._neighbours: tuple[Neighbour, ...] = ()
         self._engine: EngineFacts | None = None
         before = (None,) * len(plan.groups) if earlier is None else earlier.groups
+        begin_worker = SharedWorker().seat if together and _has_servers(plan) else WorkerProcess
         self._sessions = [
-            GroupSession(group, plan.options, policy, self, measured)
+            GroupSession(group, plan.options, policy, self, measured, begin_worker)
             for group, measured in zip(plan.groups, before, strict=True)
         ]
         self._earlier_ns = 0
@@ -185,3 +189,7 @@ class Session:
     def changed(self) -> None:
         """See Watch."""
         self._save(self._run(finished=False))
+
+
+def _has_servers(plan: Plan) -> bool:
+    return any(group.settings.rpc_servers for group in plan.groups)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from probes.records import StepParts
 
@@ -36,8 +36,7 @@ class Node(Protocol):
     def computed_ns(self) -> int | None: ...
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Marks:
+class Marks(NamedTuple):
     """Indices of the nodes of a split graph after which to wait."""
 
     host_end: int
@@ -69,34 +68,26 @@ def marks(nodes: Sequence[Node]) -> Marks | None:
 
 
 def split_parts(
-    plain: Sequence[Node],
-    waiting: Sequence[Node],
-    found: Marks,
-    *,
-    entering: Sequence[Node] = (),
-    whole_ns: tuple[int, ...],
-    tokens: int,
-    position_tokens: int,
+    nodes: Sequence[Node], found: Marks, *, whole_ns: tuple[int, ...], tokens: int, position_tokens: int
 ) -> StepParts | None:
-    """Times of host and devices from evaluations of one graph: one that was waited for at `host_end` alone,
-    one at `last_end` as well, and perhaps one at `first_end` (`entering`); `whole_ns` are of ones that
-    nobody watched. None where host or devices hold no layer, or where the host computes behind the layers.
-    """
-    pieces, behind = _pieces(plain), _pieces(waiting[found.last_end + 1 :])
+    """Times of host and devices from an evaluation that was waited for at each of the marks; `whole_ns` are
+    of the same ones that nobody watched. None where host or devices hold no layer, or where the host computes
+    behind the layers."""
+    pieces, behind = _pieces(nodes), _pieces(nodes[found.last_end + 1 :])
     host_layers, device_layers = _layers(pieces)
     if not host_layers or not device_layers or not behind or any(piece.on_host for piece in behind):
         return None
-    host_end = plain[found.host_end]
+    host_end = nodes[found.host_end]
     crossing_ns = 0 if host_end.computed_ns is None else host_end.took_ns - host_end.computed_ns
-    ends = (node for node in plain[found.first_end + 1 :] if node.name.startswith("l_out-"))
+    ends = (node for node in nodes[found.first_end + 1 :] if node.name.startswith("l_out-"))
     return StepParts(
         tokens=tokens,
         position_tokens=position_tokens,
         host_ns=sum(piece.took_ns for piece in pieces if piece.on_host) - crossing_ns,
         host_layers=host_layers,
-        device_ns=_on_devices_ns(waiting[: found.last_end + 1]),
+        device_ns=_on_devices_ns(nodes[: found.last_end + 1]),
         device_layers=device_layers,
-        first_device_layer_ns=_on_devices_ns(entering[: found.first_end + 1]) or None,
+        first_device_layer_ns=_on_devices_ns(nodes[: found.first_end + 1]),
         layers_behind_first=sum(1 for _ in ends),
         output_ns=sum(piece.took_ns for piece in behind),
         crossing_ns=crossing_ns,

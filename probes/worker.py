@@ -1,4 +1,5 @@
-"""The child process: one load group, one command after the other, events on its own pipe.
+"""The child process: one command after the other, events on its own pipe. It works for one load group, or for
+several that take turns, each with an engine of its own.
 
 The engine may write to standard output, crash or hang: none of that reaches the parent's output or
 the parent itself. The worker ends when its standard input closes, so it never outlives the parent.
@@ -6,13 +7,14 @@ the parent itself. The worker ends when its standard input closes, so it never o
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
 import os
 import queue
 import signal
 import sys
 import threading
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
 from typing import BinaryIO
 
 from probes.beside import Beside
@@ -29,6 +31,7 @@ from probes.messages import (
     Event,
     Facts,
     Failed,
+    GoOn,
     LinkMeasured,
     Load,
     Loaded,
@@ -48,6 +51,7 @@ from probes.messages import (
     RunParts,
     RunPass,
     StepBegins,
+    TakeSeat,
     command_from_line,
     to_line,
 )
@@ -72,6 +76,8 @@ _SPACING_NS = 500_000_000
 _SETTLED = 0.05
 """Two successive warm-up calls agree when they differ by no more than this share."""
 _MAX_WARM_UP = 8
+_WARM_UP_NS = 10**9
+"""After so long there is no third call: what takes a device such time is computing, not waking up."""
 _MOST_TOKEN_BYTES = 64
 """Of plain text, on average: real vocabularies take 1 to 7."""
 
@@ -89,6 +95,7 @@ class Worker:
         self._prompt: bytes | None = None
         self._settings: Settings | None = None
         self._resolved: Resolved | None = None
+        self._request: Iterator[RequestSample | None] = iter(())
 
     def carry_out(self, command: Command) -> None:
         """Carry out one command and emit its events. Raises LlmphaseError."""
@@ -98,16 +105,18 @@ class Worker:
             self._pass(command)
         elif isinstance(command, RunBeside):
             self._beside(command)
+        elif isinstance(command, GoOn):
+            self._emit(self._go_on())
         elif isinstance(command, RunParts):
             self._time_parts(command)
-        elif isinstance(command, Quit):
-            self._engine.close()
         else:
             self._answer(command)
 
-    def _answer(
-        self, question: AskFacts | Prepare | Reserve | MeasureCeilings | MeasureLink | Quantize
-    ) -> None:
+    def close(self) -> None:
+        """Free the model."""
+        self._engine.close()
+
+    def _answer(self, question: Command) -> None:
         """What can be asked without a model loaded to be measured."""
         if isinstance(question, AskFacts):
             self._engine.connect(question.servers)
@@ -123,7 +132,7 @@ class Worker:
         elif isinstance(question, MeasureLink):
             self._engine.connect((question.server,))
             self._emit(LinkMeasured(link=_measure_link(question.server)))
-        else:
+        elif isinstance(question, Quantize):
             self._quantize(question)
 
     def _prepare(self, command: Prepare) -> None:
@@ -185,7 +194,7 @@ class Worker:
         model, settings = command.model, command.settings
         moved = moved_weights(model, settings)
         layers = layers_that_fit(model, settings, self._engine.facts().devices, moved)
-        return replace(settings, n_gpu_layers=layers)
+        return dataclasses.replace(settings, n_gpu_layers=layers)
 
     def _make_tokens(self, command: Load) -> list[int]:
         if command.tokens == "random":
@@ -233,10 +242,12 @@ class Worker:
 
     def _settle(self, run_once: Callable[[int], int]) -> int:
         self._engine.clear()
-        last_ns = 0
+        last_ns = spent_ns = 0
         for position in range(min(_MAX_WARM_UP, len(self._tokens))):
             took_ns = run_once(position)
-            if abs(took_ns - last_ns) <= _SETTLED * took_ns:
+            spent_ns += took_ns
+            is_long = position > 0 and spent_ns >= _WARM_UP_NS
+            if is_long or abs(took_ns - last_ns) <= _SETTLED * took_ns:
                 return took_ns
             last_ns = took_ns
         return last_ns
@@ -277,16 +288,22 @@ class Worker:
             if length
         ]
         sampling = beside.sample(command.repetitions)
-        requests: list[RequestSample] = []
+        self._request = iter(())
         if command.request_prompt_tokens is not None:
-            requests.append(
-                beside.request(
-                    command.request_prompt_tokens,
-                    command.request_cached_tokens,
-                    command.request_output_tokens,
-                )
+            self._request = beside.request(
+                command.request_prompt_tokens,
+                command.request_cached_tokens,
+                command.request_output_tokens,
+                command.turn_ns,
             )
-        self._emit(BesideDone(tokenize=tuple(tokenize), sampling=tuple(sampling), requests=tuple(requests)))
+        done = self._go_on()
+        self._emit(dataclasses.replace(done, tokenize=tuple(tokenize), sampling=tuple(sampling)))
+
+    def _go_on(self) -> BesideDone:
+        """A request's next turn."""
+        found = list(itertools.islice(self._request, 1))
+        requests = tuple(sample for sample in found if sample is not None)
+        return BesideDone(tokenize=(), sampling=(), requests=requests, is_paused=found == [None])
 
     def _time_parts(self, command: RunParts) -> None:
         resolved = self._loaded()
@@ -406,26 +423,27 @@ def _read_commands(commands: queue.SimpleQueue[bytes]) -> None:
 
 def serve(emit: Callable[[Event], None], next_line: Callable[[], bytes]) -> None:
     """Carry out commands until Quit. An error that can be told becomes a Failed event."""
-    try:
-        worker = Worker(*create_engine(), emit)
-    except LlmphaseError as error:
-        emit(Failed(reason=error.reason, message=str(error)))
-        return
-    except Exception as error:
-        emit(Failed(reason="internal", message=f"the engine can not begin: {type(error).__name__}: {error}"))
-        return
+    seats: dict[int, Worker] = {}
+    seat = 0
     while True:
         command = command_from_line(next_line())
+        if isinstance(command, TakeSeat):
+            seat = command.number
+            continue
+        if isinstance(command, Quit):
+            for worker in seats.values():
+                worker.close()
+            return
         try:
-            worker.carry_out(command)
+            if seat not in seats:
+                seats[seat] = Worker(*create_engine(), emit)
+            seats[seat].carry_out(command)
         except LlmphaseError as error:
             emit(Failed(reason=error.reason, message=str(error)))
         except MemoryError:
             emit(Failed(reason="memory", message="out of memory in the measuring process"))
         except Exception as error:  # told like any failure: the parent decides what it costs
             emit(Failed(reason="internal", message=f"{type(error).__name__}: {error}"))
-        if isinstance(command, Quit):
-            return
 
 
 def main(_arguments: Sequence[str] = ()) -> None:

@@ -75,6 +75,11 @@ class WorkerProcess:
         """Process id of the child."""
         return self._process.pid
 
+    @property
+    def is_running(self) -> bool:
+        """Whether the child has not ended yet."""
+        return self._process.poll() is None
+
     def __enter__(self) -> WorkerProcess:
         return self
 

@@ -88,8 +88,11 @@ def read_models(names: Sequence[str], store: RunStore, *, quiet: bool) -> list[M
     return models
 
 
-def check_memory(plan: Plan, machine: MachineFacts, *, force: bool) -> tuple[Plan, bool]:
-    """The plan with what will not fit marked as refused, and whether all groups together leave room to spare.
+def check_memory(
+    plan: Plan, machine: MachineFacts, *, force: bool, one_process: bool = False
+) -> tuple[Plan, bool]:
+    """The plan with what will not fit marked as refused, and whether all groups can be loaded at once and
+    leave room to spare. `one_process` allows those that use remote devices to share one.
 
     A plan of which nothing fits is refused as a whole: raises UnmeasurableError. Devices are asked for only
     when that can change something: it takes a process of its own.
@@ -107,8 +110,9 @@ def check_memory(plan: Plan, machine: MachineFacts, *, force: bool) -> tuple[Pla
     )
     if all(group.refusal for group in groups):
         require_fits(needs[0])
-    # One remote server serves one client at a time, so loads that use it can not wait for each other.
-    return dataclasses.replace(plan, groups=groups), not servers and _leave_room(needs, machine)
+    # A server serves one process at a time; one process for several loads is lost to all of them if it dies.
+    may_wait = one_process or not servers
+    return dataclasses.replace(plan, groups=groups), may_wait and _leave_room(needs, machine)
 
 
 def _need_of(group: PlannedGroup, machine: MachineFacts, devices: Sequence[DeviceFacts]) -> MemoryPlan:

@@ -14,6 +14,7 @@ from probes.records import GroupResult, MachineFacts, Run, Workload
 from profiler_cli.console import note
 from profiler_cli.quantizing import Quantizing, quantized
 from profiler_cli.running import check_memory, run_session
+from reports import stats
 from reports.text import clean
 
 if TYPE_CHECKING:
@@ -23,8 +24,18 @@ if TYPE_CHECKING:
 _TRIAL_BUDGET_SHARE = 0.5
 """Of the diagnosis's own budget, for each trial."""
 _SHORT_WALK_TOKENS = 64
-_ROUNDS = 3
-"""Loads of each, where both can not be loaded at once."""
+_ROUNDS = 6
+"""Loads of each, while the saving is not known well enough."""
+_REQUESTS = 4
+"""In each of them, by turns."""
+_TURN_NS = 250 * 10**6
+"""What disturbs a machine for a second meets both."""
+_REQUESTS_APART = 2
+"""In each of them, where both can not be loaded at once: what drifts between loads meets one side alone."""
+_WANTED = 0.1
+"""Half of the interval of the saving, as a share of it."""
+_LEAST = 0.01
+"""The same as a share of the wait: a saving below that is none."""
 
 
 def verify_remedies(
@@ -49,7 +60,7 @@ def _waits_for_a_load(plan: Plan) -> bool:
 
 
 def _verify(run: Run, plan: Plan, remedy: Remedy, machine: MachineFacts, *, quiet: bool) -> Verified:
-    """Measure the request with the change, in turns with the request as it is."""
+    """Measure the request with the change, by turns with the request as it is."""
     note(f"Trying: {clean(remedy.title)}", quiet=quiet)
     now = _waits_s(run.groups[0], plan.groups[0].workload)
     problem: str | None = None
@@ -68,20 +79,28 @@ def _in_turns(
     both: Plan, machine: MachineFacts, *, quiet: bool
 ) -> tuple[list[float], list[float], str | None]:
     """Waits of the changed request and of the present one, and why there are none of the changed one. Where
-    both can be loaded they take turns request by request, else load by load: a server serves one client at a
-    time.
+    both can be loaded they take turns within each request, else load by load. They are loaded anew until the
+    saving is known: where a process's memory comes to lie is a part of its speed.
 
     Raises LlmphaseError, KeyboardInterrupt.
     """
+    _, together = check_memory(both, machine, force=True, one_process=True)
+    options = dataclasses.replace(both.options, budget_ns=2 * both.options.budget_ns)  # each its own time
+    both = dataclasses.replace(
+        both,
+        options=options,
+        groups=tuple(
+            dataclasses.replace(group, requests=_REQUESTS, turn_ns=_TURN_NS)
+            if together
+            else dataclasses.replace(group, requests=_REQUESTS_APART)
+            for group in both.groups
+        ),
+    )
     changed, base = both.groups
-    together = not base.settings.rpc_servers and check_memory(both, machine, force=True)[1]
-    if not together:  # each its own time
-        options = dataclasses.replace(both.options, budget_ns=2 * both.options.budget_ns)
-        both = dataclasses.replace(both, options=options)
     then: list[float] = []
     now: list[float] = []
     began_s = time.monotonic()
-    for _ in range(1 if together else _ROUNDS):
+    for _ in range(_ROUNDS):
         trial = run_session(both, machine, _keep_nothing, quiet=quiet, together=together)
         if not trial.finished:
             raise KeyboardInterrupt
@@ -90,7 +109,9 @@ def _in_turns(
             return then, now, trial.groups[0].reason or "the whole request did not fit into the time"
         then += waits
         now += _waits_s(trial.groups[1], base.workload)
-        if time.monotonic() - began_s > both.options.budget_ns / 1e9:
+        side_by_side = list(zip(now, then, strict=False))
+        is_known = stats.is_difference_precise(side_by_side, _WANTED, _LEAST)
+        if is_known or time.monotonic() - began_s > options.budget_ns / 1e9:
             break
     return then, now, None
 

@@ -32,8 +32,6 @@ class NetworkCost:
     returned_bytes: int | None
     token_s: float
     """Round trips, and the bytes at the measured rates."""
-    there_s: float
-    """Of `token_s`, until the server has what it needs: without the bytes that it returns."""
 
 
 def network_costs(group: GroupResult, links: Sequence[LinkFacts]) -> tuple[NetworkCost, ...]:
@@ -54,20 +52,19 @@ def _network_cost(group: GroupResult, link: LinkFacts) -> NetworkCost | None:
         return None
     model = group.model
     sent = returned = None
-    round_trips_s = visits * link.round_trip_s
     if model.n_embd is not None:
         sent = visits * model.n_embd * _NUMBER_BYTES
         returned = sent
         if model.n_vocab is not None and _output_server(group) == link.server:
             returned += (model.n_vocab - model.n_embd) * _NUMBER_BYTES
-    there_s = round_trips_s + _moving_s(sent, link.to_bytes_s)
     return NetworkCost(
         server=link.server,
         visits=visits,
         sent_bytes=sent,
         returned_bytes=returned,
-        token_s=there_s + _moving_s(returned, link.from_bytes_s),
-        there_s=there_s,
+        token_s=visits * link.round_trip_s
+        + _moving_s(sent, link.to_bytes_s)
+        + _moving_s(returned, link.from_bytes_s),
     )
 
 

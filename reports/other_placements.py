@@ -152,9 +152,9 @@ def elsewhere(
     resolved = group.resolved
     if resolved is None or resolved.n_gpu_layers is None:
         return None
-    parts = decode_parts(group) if n_cpu_moe is None else None
+    parts = decode_parts(group, run.links) if n_cpu_moe is None else None
     if parts is not None and parts.tells_layers:
-        return _by_parts(run, group, now, layers, parts)
+        return _by_parts(group, now, layers, parts)
     if not run.ceilings:
         return None
     then = _placed(group, run.ceilings, layers, group.settings.n_cpu_moe if n_cpu_moe is None else n_cpu_moe)
@@ -173,18 +173,12 @@ def elsewhere(
     return Elsewhere(layers=layers, decode_step_s=step, prefill_s=_prefill_elsewhere(run, group, now, then))
 
 
-def _by_parts(run: Run, group: GroupResult, now: Now, layers: int, step: Parts) -> Elsewhere:
-    network_s = sum(cost.there_s for cost in links.network_costs(group, run.links))
+def _by_parts(group: GroupResult, now: Now, layers: int, step: Parts) -> Elsewhere:
     prompt = prompt_parts(group)
     prefill_s = None
     if now.prefill_s is not None and now.prompt_tokens and prompt is not None:
-        # Of a whole micro-batch the moving is the network's, not the waking.
-        prefill_s = now.prefill_s * prompt.ratio(layers, prompt.crossing_s)
-    return Elsewhere(
-        layers=layers,
-        decode_step_s=now.decode_step_s * step.ratio(layers, network_s),
-        prefill_s=prefill_s,
-    )
+        prefill_s = now.prefill_s * prompt.ratio(layers)
+    return Elsewhere(layers=layers, decode_step_s=now.decode_step_s * step.ratio(layers), prefill_s=prefill_s)
 
 
 def _prefill_elsewhere(run: Run, group: GroupResult, now: Now, then: GroupResult) -> float | None:

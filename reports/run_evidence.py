@@ -78,7 +78,7 @@ def run_evidence(
     if asked is not None:
         facts.update(_request_facts(group, asked, fit))
         _add(facts, "measured", _ceiling_facts(run, group, asked))
-        parts = decode_parts(group)
+        parts = decode_parts(group, run.links)
         if parts is not None:
             timed = {"host_layers_share": parts.host_share, "layers_timed": parts.tells_layers}
             _add(facts, "measured", timed)

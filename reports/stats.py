@@ -183,6 +183,17 @@ def is_precise(samples: Sequence[tuple[int, float]], precision: float) -> bool:
     return half_width is not None and half_width <= precision
 
 
+def is_difference_precise(pairs: Sequence[tuple[float, float]], precision: float, of_first: float) -> bool:
+    """Whether the mean difference of paired samples is known to `precision`, a share of it, or to `of_first`,
+    a share of the first ones' mean: from at least three pairs, by Student's interval."""
+    if len(pairs) < MIN_COUNTED:
+        return False
+    differences = [first - second for first, second in pairs]
+    half = student_t(len(pairs) - 1) * statistics.stdev(differences) / math.sqrt(len(pairs))
+    enough = of_first * abs(statistics.fmean(first for first, _ in pairs))
+    return half <= max(precision * abs(statistics.fmean(differences)), enough)
+
+
 def percentile_95(samples: Sequence[float]) -> float | None:
     """The 95th percentile by nearest rank: the ceil(0.95 n)-th smallest. None below 20 samples."""
     if len(samples) < MIN_P95:

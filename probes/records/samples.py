@@ -124,8 +124,8 @@ class RequestSample:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class StepParts:
-    """Where the time of an evaluation of a split model goes: the same one without being watched, watched, and
-    watched with waiting after the first or the last layer on a device."""
+    """Where the time of an evaluation of a split model goes: of one that is watched and waits at the borders,
+    and of the same one without."""
 
     tokens: int
     """1: a decode step; more: a prompt's first micro-batch."""
@@ -139,7 +139,7 @@ class StepParts:
     """On devices, from their first operation until the last layer is done and has been waited for."""
     device_layers: int
     first_device_layer_ns: int | None = None
-    """On devices, from their first operation until the end of the first layer that ends there."""
+    """On devices, from their first operation until the first layer that ends there has been waited for."""
     layers_behind_first: int = 0
     """Layers on devices that follow that one."""
     output_ns: int = 0

@@ -1,9 +1,11 @@
 """What another placement of the layers would save: predicted from one run, and tried.
 
-python tests/benchmarks/placements.py [half|off] [RUNS] [PORT]
+python tests/benchmarks/placements.py [half|crowded|off] [RUNS] [PORT]
 
-half  15 of 31 layers on a loopback server of two threads, one thread here: all of them there
-off   all layers on a server of one thread, two threads here: none of them there
+half     15 of 31 layers on a loopback server of two threads that keep to a core each, one thread here: all of
+         them there
+crowded  the same with threads that go where the system puts them, three on two cores
+off      all layers on a server of one thread, two threads here: none of them there
 
 Wanted: within 15 % of the saving. A machine may drift by more than that between a run and its trial: the
 saving is also given as a share of the wait at its own time. Needs two idle cores.
@@ -12,28 +14,46 @@ saving is also given as a share of the wait at its own time. Needs two idle core
 from __future__ import annotations
 
 import json
+import os
 import statistics
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from probes.rpc_server import RpcServer
 
 PROGRAM = Path(sys.executable).with_name("llmphase")
+HALF = ("-t", "1", "-ngl", "15", "-p", "128", "-n", "128")
 SETTINGS = {
-    "half": (2, ("-t", "1", "-ngl", "15", "-p", "128", "-n", "128")),
-    "off": (1, ("-t", "2", "-ngl", "all", "-p", "64", "-n", "48")),
+    "half": (2, True, HALF),
+    "crowded": (2, False, HALF),
+    "off": (1, False, ("-t", "2", "-ngl", "all", "-p", "64", "-n", "48")),
 }
-"""Threads of the server, and what is diagnosed."""
+"""Threads of the server, whether they keep to their cores, and what is diagnosed."""
 FORM = ("--verify", "1", "--no-save", "--format", "json", "--quiet")
+
+
+@contextmanager
+def server(address: str, threads: int, *, keeps_cores: bool) -> Iterator[None]:
+    """A server of its own environment: what keeps its threads to their cores would keep ours to one."""
+    before = os.environ.copy()
+    if keeps_cores:
+        os.environ["OMP_PROC_BIND"] = "true"
+    serving = RpcServer(address, threads=threads, cache=None)
+    os.environ.pop("OMP_PROC_BIND", None)
+    os.environ.update(before)
+    with serving:
+        yield
 
 
 def compare(kind: str, runs: int, address: str) -> None:
     """Print both savings of each run, and the medians of their ratios."""
-    server_threads, request = SETTINGS[kind]
+    server_threads, keeps_cores, request = SETTINGS[kind]
     ratios: list[tuple[float, float]] = []
     for _ in range(runs):
-        with RpcServer(address, threads=server_threads, cache=None):
+        with server(address, server_threads, keeps_cores=keeps_cores):
             command = [PROGRAM, "diagnose", "demo", "--rpc", address, *request, *FORM]
             output = subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout
         found = [one for one in json.loads(output)["remedies"] if one["measured_saved_s"] is not None]

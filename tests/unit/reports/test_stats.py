@@ -135,6 +135,23 @@ def test_precision_needs_three_counted_samples() -> None:
     assert stats.is_precise([(0, 150.0), *tight], 0.025)
 
 
+@pytest.mark.parametrize(
+    ("pairs", "precise"),
+    [
+        ([(10.0, 8.0), (11.0, 9.0)], False),  # two tell nothing
+        ([(10.0, 8.0), (11.0, 9.0), (20.0, 18.0)], True),  # what meets both is in no difference
+        # differences of 1.9, 2.0, 2.1: 4.303 * 0.1 / sqrt(3) = 0.248 either way, 12 % of 2
+        ([(10.0, 8.1), (10.0, 8.0), (10.0, 7.9)], False),
+        ([(100.0, 98.1), (100.0, 98.0), (100.0, 97.9)], True),  # 0.25 % of the first
+        ([(10.0, 8.05), (10.0, 8.0), (10.0, 7.95)], True),
+    ],
+)
+def test_a_difference_is_precise_as_a_share_of_itself_or_of_the_first(
+    pairs: list[tuple[float, float]], precise: bool
+) -> None:
+    assert stats.is_difference_precise(pairs, 0.1, 0.01) is precise
+
+
 def test_relative_half_width_is_unknown_without_interval_or_median() -> None:
     assert stats.relative_half_width(stats.summarize([1.0, 2.0])) is None
     assert stats.relative_half_width(stats.summarize([0.0, 0.0, 0.0])) is None

@@ -98,15 +98,11 @@ PLACING = ("gpu-layers", "fit-memory")
 
 
 def savings_sentence(advice: Sequence[Advice], total_s: float, verdict: Verdict = "unknown") -> str:
-    """What saves most, as the second sentence of the answer; empty where no wait is known.
-
-    Where the verdict is the offload, layers come first whatever else would save: other changes work on a wait
-    that is not what the machine can do.
-    """
+    """What saves most, as the second sentence of the answer; empty where no wait is known."""
     if total_s <= 0:
         return ""
-    first = next((one for one in advice if verdict == "offload-bound" and one.remedy.code in PLACING), None)
-    if first is not None and first.is_delivered is not False:
+    first = _placing(advice, verdict)
+    if first is not None:
         rest = savings_sentence([one for one in advice if one is not first], total_s)
         return f"First {_named(first)}. {rest}"
     worth = [one for one in advice if (one.saved_s or 0.0) >= LEAST_SHARE * total_s]
@@ -118,6 +114,15 @@ def savings_sentence(advice: Sequence[Advice], total_s: float, verdict: Verdict 
         most = units.duration(promising.remedy.at_most_s)
         parts.append(f"To be tried: {clean(promising.remedy.title)} (at most {most}).")
     return " ".join(parts) or f"No change is known to save {units.percent(LEAST_SHARE)} of the wait."
+
+
+def _placing(advice: Sequence[Advice], verdict: Verdict) -> Advice | None:
+    """Where the verdict is the offload, layers come first whatever else would save, unless that failed: other
+    changes work on a wait that is not what the machine can do."""
+    if verdict != "offload-bound":
+        return None
+    placing = (one for one in advice if one.remedy.code in PLACING)
+    return next((one for one in placing if one.is_delivered is not False), None)
 
 
 def _promising(advice: Sequence[Advice]) -> Advice | None:
@@ -227,9 +232,12 @@ def _outcome(advice: Advice, trial: Verified) -> str:
     return f"{after} measured, {predicted}{units.duration(trial.base_wait_s)} before{verdict}"
 
 
-def ways(advice: Sequence[Advice]) -> tuple[Facts, ...]:
-    """How to apply the first few that did not fail, tool by tool, with their price and what they rest on."""
+def ways(advice: Sequence[Advice], verdict: Verdict = "unknown") -> tuple[Facts, ...]:
+    """How to apply the first few that did not fail, tool by tool, with their price and what they rest on; in
+    the order of the answer."""
+    first = _placing(advice, verdict)
     able = [one for one in advice if one.is_delivered is not False]
+    able.sort(key=lambda one: one is not first)
     promising = _promising(able)
     shown = able[:_EXPLAINED]
     if promising and promising not in shown:

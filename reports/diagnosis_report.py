@@ -204,7 +204,7 @@ def build_diagnosis_report(
         remedies_table=remedies_table(
             advice, assumed_tokens=USUAL_OUTPUT_TOKENS if evidence.n_output is None else None
         ),
-        ways=ways(advice),
+        ways=ways(advice, diagnosis.verdict),
         unknown_sentence=sections.unknown_sentence(diagnosis.unknown),
         rules_table=sections.rules_table(explained),
     )

@@ -56,9 +56,13 @@ def compare(kind: str, runs: int, address: str) -> None:
         with server(address, server_threads, keeps_cores=keeps_cores):
             command = [PROGRAM, "diagnose", "demo", "--rpc", address, *request, *FORM]
             output = subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout
-        found = [one for one in json.loads(output)["remedies"] if one["measured_saved_s"] is not None]
-        if not found or found[0]["code"] != "gpu-layers" or not found[0]["saved_s"]:
-            sys.exit("no placement was predicted and tried")
+        document = json.loads(output)
+        tried = [one for one in document["remedies"] if one["tried"]]
+        found = [one for one in tried if one["code"] == "gpu-layers" and one["measured_saved_s"]]
+        if not found or not found[0]["saved_s"]:
+            what = "; ".join(f"{one['code']}, {one['problem'] or 'measured'}" for one in tried)
+            print(f"no placement was predicted and measured: {document['verdict']}, tried {what}", flush=True)
+            continue
         predicted_s, measured_s = found[0]["saved_s"], found[0]["measured_saved_s"]
         wait_s, again_s = predicted_s + found[0]["predicted_wait_s"], found[0]["measured_base_wait_s"]
         ratios.append((predicted_s / measured_s, predicted_s / wait_s / (measured_s / again_s)))
@@ -67,6 +71,8 @@ def compare(kind: str, runs: int, address: str) -> None:
             f" measured {1e3 * measured_s:.0f} ms of {again_s:.2f} s ({measured_s / again_s:.1%})",
             flush=True,
         )
+    if not ratios:
+        sys.exit(1)
     for name, values in zip(("saving", "share"), zip(*ratios, strict=True), strict=True):
         within = sum(abs(ratio - 1) <= 0.15 for ratio in values)
         print(f"{name}: median ratio {statistics.median(values):.2f}, {within} of {runs} within 15 %")

@@ -216,3 +216,4 @@ def test_the_verdict_tells_how_much_of_a_token_the_layers_here_take() -> None:
     assert "take 77 % of the time of each token" in " ".join(report.headline)
     layers = next(one for one in report.remedies if one.code == "gpu-layers")
     assert layers.basis == "what a layer took here and there in this run"
+    assert report.ways[0].title == "How to place all layers on the device"

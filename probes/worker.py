@@ -77,7 +77,7 @@ _SETTLED = 0.05
 """Two successive warm-up calls agree when they differ by no more than this share."""
 _MAX_WARM_UP = 8
 _WARM_UP_NS = 10**9
-"""After so long there is no third call: what takes a device such time is computing, not waking up."""
+"""After so long there is no further call: what takes a device such time is computing, not waking up."""
 _MOST_TOKEN_BYTES = 64
 """Of plain text, on average: real vocabularies take 1 to 7."""
 
@@ -227,12 +227,12 @@ class Worker:
     def _warm_up(self, resolved: Resolved) -> int:
         """Each phase at its own shape until it settles; nanoseconds of a decode step. On the CPU the first
         pass is itself the warm-up of prefill (it is labelled): a whole chunk of a large model can take
-        minutes there."""
-        step_ns = self._settle(lambda position: self._timed(position, 1))
+        minutes there. On devices a micro-batch is enough: a batch is several of the same shape."""
+        step_ns = self._settle(lambda position: self._timed(position, 1), least=2)
         self._walk.expect("decode", step_ns)
         if resolved.backend != "CPU":
-            chunk = min(resolved.chunk_tokens, len(self._tokens))
-            self._settle(lambda _position: self._prefill_once(chunk))
+            count = min(resolved.n_ubatch, len(self._tokens))
+            self._settle(lambda _position: self._prefill_once(count), least=1)
         self._engine.clear()
         return step_ns
 
@@ -240,13 +240,13 @@ class Worker:
         self._engine.clear()
         return self._timed(0, count)
 
-    def _settle(self, run_once: Callable[[int], int]) -> int:
+    def _settle(self, run_once: Callable[[int], int], *, least: int) -> int:
         self._engine.clear()
         last_ns = spent_ns = 0
         for position in range(min(_MAX_WARM_UP, len(self._tokens))):
             took_ns = run_once(position)
             spent_ns += took_ns
-            is_long = position > 0 and spent_ns >= _WARM_UP_NS
+            is_long = position + 1 >= least and spent_ns >= _WARM_UP_NS
             if is_long or abs(took_ns - last_ns) <= _SETTLED * took_ns:
                 return took_ns
             last_ns = took_ns

@@ -22,18 +22,28 @@ MS = 1_000_000
     ],
 )
 def test_until_two_calls_agree_or_enough_time_has_gone(decode_ms: int, depth_ms: int, calls: int) -> None:
+    steps = evaluations(Script(decode_ns=decode_ms * MS, depth_ns=depth_ms * MS))
+    assert len(steps) == 1 + calls  # the first touch, then these
+
+
+@pytest.mark.parametrize(("prefill_ms", "calls"), [(1, 2), (20, 1)])
+def test_a_device_reads_a_micro_batch_once_where_that_takes_long(prefill_ms: int, calls: int) -> None:
+    script = Script(backend="CUDA0", prefill_ns=prefill_ms * MS, depth_ns=0, chunk_tokens=2048)
+    assert evaluations(script)[3:] == [64] * calls  # behind the first touch and two steps
+
+
+def evaluations(script: Script) -> list[int]:
+    """Tokens of each evaluation of a load, of a micro-batch of 64."""
     clock = FakeClock()
-    script = Script(decode_ns=decode_ms * MS, depth_ns=depth_ms * MS)
     engine = ScriptedEngine(script, clock.advance)
     Worker(engine, clock, lambda _event: None).carry_out(
         Load(
             model=sample.model(),
-            settings=sample.settings(),
+            settings=sample.settings(n_ubatch=64),
             tokens="random",
             seed=0,
-            max_tokens=64,
+            max_tokens=512,
             warm_up=True,
         )
     )
-    steps = [call for call in engine.calls if call[0] == "run"]
-    assert len(steps) == 1 + calls  # the first touch, then these
+    return [call[2] for call in engine.calls if call[0] == "run"]

@@ -20,9 +20,9 @@ _HALF = 0.5
 def judge(evidence: Evidence) -> Outcome:
     """Weights that must lie in system memory against its size, and whether decode is as slow as a disk."""
     needed, memory, rate = evidence.host_weights_bytes, evidence.memory_bytes, host_rate_bytes_s(evidence)
-    if needed is None or memory is None:
+    if needed is None or not memory:
         names = ("model_bytes", "memory_bytes", "weights_on_cpu_bytes", "gpu_memory_bytes")
-        return Abstained(missing=evidence.missing(*names))
+        return Abstained(missing=evidence.missing(*names) or ("memory_bytes",))
     share = needed / memory
     inputs = evidence.known(
         "model_bytes",

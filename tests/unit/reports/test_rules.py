@@ -9,7 +9,7 @@ import dataclasses
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from probes.records import Neighbour
@@ -256,6 +256,7 @@ numbers = st.one_of(st.none(), st.integers(0, 10**13), st.floats(1e-6, 1e13))
     ),
     st.booleans(),
 )
+@example({"memory_bytes": 0, "model_bytes": 1}, False)
 def test_no_rule_breaks_on_odd_figures(facts: dict[str, Any], has_gpu: bool) -> None:
     facts = {name: value for name, value in facts.items() if name != "decode_tok_s_at_depth"}
     evidence = Evidence(**(facts | {"gpu_present": has_gpu}))
